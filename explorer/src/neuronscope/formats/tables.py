@@ -1,0 +1,199 @@
+"""The columns of every bulk table in our profile files: one declaration for writer, reader and docs.
+
+All times are integer nanoseconds since the Unix epoch unless the name says otherwise (``offset_ns``: since the start
+of the executable's own timeline). Ids are int64 and unique per (instance, process, session). ``-1`` means "none".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+_TYPES = {
+    "int64": pa.int64(),
+    "int32": pa.int32(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "string": pa.dictionary(pa.int32(), pa.string()),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: name (unit as suffix), type name (`int64`, `int32`, `float64`, `bool`, `string`), meaning."""
+
+    name: str
+    type: str
+    doc: str
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A bulk table: its name in the container, what a row is, its columns."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema; strings are dictionary-encoded."""
+        return pa.schema([pa.field(c.name, _TYPES[c.type], nullable=False) for c in self.columns])
+
+
+def _spec(name: str, doc: str, columns: str) -> TableSpec:
+    rows = [line.split(None, 2) for line in columns.strip().splitlines()]
+    return TableSpec(name, doc, tuple(Column(n, t, d) for n, t, d in rows))
+
+
+EXECUTIONS = _spec(
+    "executions",
+    "ntrace.pb: one execution of an executable on a logical NeuronCore, counted once however many physical cores run it.",
+    """
+    execution_id       int64   unique id; also the flow id that links dispatch, device interaction, schedule and execution
+    kind               string  exec (a NEFF) | memcpy_h2d | memcpy_d2h
+    op                 string  aten::mul, or the compiled region's name
+    overload           string  aten::mul.Tensor
+    neff               string  hash of the executable; empty for copies
+    nc_idx             int32   logical NeuronCore, process-local
+    stream_id          int32   framework stream
+    thread_id          int64   host thread that launched it
+    correlation        int32   torch correlation id of the rows in trace.json
+    external_id        int64   torch id of the cpu_op that launched it (args "External id"), -1 none
+    enqueue_ns         int64   when the host had enqueued it
+    start_ns           int64   device start
+    end_ns             int64   device end = start + launch_ns + program_ns
+    launch_ns          int64   fixed launch cost (calibrated)
+    program_ns         int64   engine and DMA time (simulated)
+    estimated_ns       int64   part of program_ns that is a bandwidth-bound estimate, not a simulated program
+    gap_ns             int64   idle time of the core before start_ns since the previous execution's end, -1 for the first
+    gap_cause          string  execution_gap | launch_latency | host_late | sync | stream | first | unknown
+    bytes_read         int64   HBM bytes read by the program
+    bytes_written      int64   HBM bytes written by the program
+    flops              int64   multiply and add counted separately
+    shapes             string  input shapes, e.g. [4,512] x [512]
+    dtypes             string  input dtypes, e.g. bf16 x bf16
+    module_path        string  qualified nn.Module path, empty outside modules
+    source             string  file.py:line of the user's call
+    step               int64   ProfilerStep number, -1 outside steps
+    """,
+)
+
+EVENTS = _spec(
+    "events",
+    "ntrace.pb: one slice of a runtime call (neuron_rt) or of one physical core's work (neuron_hw).",
+    """
+    id                 int64   unique event id
+    name               string  nrta_execute_schedule, nc_exec_running, dmem_buf_copyin, ...
+    source             string  neuron_rt | neuron_hw
+    start_ns           int64   start
+    end_ns             int64   end
+    thread_id          int64   host thread, 0 for hardware
+    nc_idx             int32   logical NeuronCore
+    pcore_idx          int32   physical core for neuron_hw, -1 for neuron_rt
+    execution_id       int64   execution it belongs to, -1 none
+    bytes              int64   bytes copied, 0 if none
+    """,
+)
+
+PROGRAMS = _spec(
+    "programs",
+    "ntff: one executable whose device timeline this file holds.",
+    """
+    neff               string  hash, as in neff_<hash>_vnc_<n>.neff
+    name               string  op or graph name
+    target             string  trn2, ...
+    duration_ns        int64   length of its timeline (engine and DMA time)
+    estimated_ns       int64   part that is an estimate
+    instructions       int64   number of instructions executed
+    dma_transfers      int64   number of DMA transfers
+    bytes_read         int64   HBM bytes read
+    bytes_written      int64   HBM bytes written
+    flops              int64   flops
+    """,
+)
+
+PROGRAM_EXECUTIONS = _spec(
+    "program_executions",
+    "ntff: when each executable ran.",
+    """
+    execution_id       int64   as in ntrace.pb
+    neff               string  hash
+    start_ns           int64   start of the program, launch cost excluded
+    """,
+)
+
+INSTRUCTIONS = _spec(
+    "instructions",
+    "ntff: one executed instruction of an executable's timeline, once per executable.",
+    """
+    neff               string  hash of the executable
+    id                 int64   index inside the executable, unique with neff
+    engine             string  Tensor | Vector | Scalar | GpSimd | Sync
+    opcode             string  nki.isa name, e.g. tensor_tensor
+    operands           string  printed operands
+    pc                 int64   program counter on its engine
+    offset_ns          int64   start since the program's start
+    duration_ns        int64   duration
+    wait_ns            int64   time it waited on semaphores when it could have issued
+    op                 string  ATen op it implements
+    source             string  file.py:line, empty if unknown
+    flops              int64   flops
+    sbuf_read_bytes    int64   bytes
+    sbuf_write_bytes   int64   bytes
+    psum_read_bytes    int64   bytes
+    psum_write_bytes   int64   bytes
+    """,
+)
+
+DMA_TRANSFERS = _spec(
+    "dma_transfers",
+    "ntff: one DMA transfer of an executable's timeline, once per executable.",
+    """
+    neff               string  hash of the executable
+    id                 int64   index inside the executable, unique with neff
+    queue              string  queue name, e.g. qLoad
+    queue_idx          int64   queue number
+    engines            int32   DMA engines that take part
+    offset_ns          int64   first byte, since the program's start
+    duration_ns        int64   first byte to last byte
+    trigger_offset_ns  int64   when an engine triggered it
+    done_offset_ns     int64   when its semaphore became visible
+    bytes              int64   bytes moved
+    rows               int64   descriptors (partition rows)
+    from_memory        string  HBM | SBUF
+    to_memory          string  HBM | SBUF
+    variable           string  tensor moved
+    queue_type         string  input | output | data
+    op                 string  ATen op it serves
+    """,
+)
+
+CPU_UTIL = _spec(
+    "cpu_util",
+    "cpu_util.pb: host CPU utilization.",
+    """
+    timestamp_ns       int64   sample time
+    cpu_id             string  core number or "average"
+    util_percent       float64 0..100
+    """,
+)
+
+HOST_MEM = _spec(
+    "host_mem",
+    "host_mem.pb: host memory of the process.",
+    """
+    timestamp_ns       int64   sample time
+    used_bytes         int64   resident set of the process
+    total_bytes        int64   memory of the host
+    """,
+)
+
+BY_KIND: dict[str, tuple[TableSpec, ...]] = {
+    "trace_info": (),
+    "ntrace": (EXECUTIONS, EVENTS),
+    "ntff": (PROGRAMS, PROGRAM_EXECUTIONS, INSTRUCTIONS, DMA_TRANSFERS),
+    "cpu_util": (CPU_UTIL,),
+    "host_mem": (HOST_MEM,),
+}
