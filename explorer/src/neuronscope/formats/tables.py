@@ -42,12 +42,13 @@ class TableSpec:
         return pa.schema([pa.field(c.name, _TYPES[c.type], nullable=False) for c in self.columns])
 
 
-def _spec(name: str, doc: str, columns: str) -> TableSpec:
+def spec(name: str, doc: str, columns: str) -> TableSpec:
+    """Declare a table from lines of `name type meaning`."""
     rows = [line.split(None, 2) for line in columns.strip().splitlines()]
     return TableSpec(name, doc, tuple(Column(n, t, d) for n, t, d in rows))
 
 
-EXECUTIONS = _spec(
+EXECUTIONS = spec(
     "executions",
     "ntrace.pb: one execution of an executable on a logical NeuronCore, counted once however many physical cores run it.",
     """
@@ -80,7 +81,7 @@ EXECUTIONS = _spec(
     """,
 )
 
-EVENTS = _spec(
+EVENTS = spec(
     "events",
     "ntrace.pb: one slice of a runtime call (neuron_rt) or of one physical core's work (neuron_hw).",
     """
@@ -97,7 +98,7 @@ EVENTS = _spec(
     """,
 )
 
-PROGRAMS = _spec(
+PROGRAMS = spec(
     "programs",
     "ntff: one executable whose device timeline this file holds.",
     """
@@ -114,7 +115,7 @@ PROGRAMS = _spec(
     """,
 )
 
-PROGRAM_EXECUTIONS = _spec(
+PROGRAM_EXECUTIONS = spec(
     "program_executions",
     "ntff: when each executable ran.",
     """
@@ -124,7 +125,7 @@ PROGRAM_EXECUTIONS = _spec(
     """,
 )
 
-INSTRUCTIONS = _spec(
+INSTRUCTIONS = spec(
     "instructions",
     "ntff: one executed instruction of an executable's timeline, once per executable.",
     """
@@ -147,7 +148,7 @@ INSTRUCTIONS = _spec(
     """,
 )
 
-DMA_TRANSFERS = _spec(
+DMA_TRANSFERS = spec(
     "dma_transfers",
     "ntff: one DMA transfer of an executable's timeline, once per executable.",
     """
@@ -170,7 +171,7 @@ DMA_TRANSFERS = _spec(
     """,
 )
 
-CPU_UTIL = _spec(
+CPU_UTIL = spec(
     "cpu_util",
     "cpu_util.pb: host CPU utilization.",
     """
@@ -180,7 +181,7 @@ CPU_UTIL = _spec(
     """,
 )
 
-HOST_MEM = _spec(
+HOST_MEM = spec(
     "host_mem",
     "host_mem.pb: host memory of the process.",
     """
