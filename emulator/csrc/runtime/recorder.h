@@ -89,7 +89,8 @@ void pop_external_id();
 //
 //   if (Recorder::get().active()) { LaunchRecord r; ...; Recorder::get().submit(std::move(r)); }
 //
-// submit() fills thread_id, external_id, source, module and step where the caller left the defaults. It never throws.
+// submit() fills thread_id, external_id, source, module and step where the caller left the defaults. Call it without holding
+// a lock: finding the source line may wait for the GIL.
 class Recorder {
  public:
   static Recorder& get();
