@@ -1,0 +1,192 @@
+"""`verify`: refuse what the hardware refuses, naming the instruction and the operand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuroncore.errors import ProgramError
+from neuroncore.isa.costs import Use
+from neuroncore.isa.dtypes import DTYPE_BYTES
+from neuroncore.isa.instructions import InstructionSpec, OperandSpec, instruction_spec
+from neuroncore.isa.program import Access, Instruction, Program, Tensor, Tile
+
+if TYPE_CHECKING:
+    from neuroncore.targets import Target
+
+__all__ = ["verify"]
+
+_FREE_DIMENSIONS = 4
+_SBUF_ELEMENTS = 65536
+_PSUM_ELEMENTS = 4096
+
+
+def verify(program: Program, target: Target) -> None:
+    """Check a program against a target.
+
+    Raises:
+        ProgramError: a tile outside its memory, an operand in the wrong memory, of a wrong dtype or outside its buffer, too many
+            partitions, a matmul or PSUM limit, a queue shared by engines, a wait no signal can satisfy. The message names the
+            instruction's number in program order, the operand, the limit and the actual value.
+        UnsupportedInstructionError: an instruction that is declared, not modelled.
+    """
+    for tile in program.tiles:
+        _check_tile(tile, target)
+    used = sum(t.bytes for t in program.tensors)
+    if used > target.hbm_bytes:
+        raise ProgramError(f"program {program.name!r}: its tensors need {used} B of HBM, {target.name} has {target.hbm_bytes}")
+    buffers = program.buffers
+    if len(buffers) != len(program.tensors) + len(program.tiles):
+        raise ProgramError(f"program {program.name!r}: two tensors or tiles have the same name")
+    checked: dict[tuple[object, ...], None] = {}
+    queues: dict[str, str] = {}
+    totals: dict[str, int] = {}
+    highest: dict[str, tuple[int, int]] = {}
+    for number, instruction in enumerate(program.instructions()):
+        where = f"instruction {number}, {instruction.opcode} on {instruction.engine}"
+        key = (instruction.opcode, instruction.engine, instruction.operands)
+        if key not in checked:
+            _check_instruction(instruction, where, buffers, target)
+            checked[key] = None
+        if instruction.queue:
+            owner = queues.setdefault(instruction.queue, instruction.engine)
+            if owner != instruction.engine:
+                raise ProgramError(f"{where}: queue {instruction.queue} is triggered by {owner} too: one engine per queue")
+        for signal in instruction.signals:
+            totals[signal.semaphore] = totals.get(signal.semaphore, 0) + signal.increment
+        for wait in instruction.waits:
+            if wait.value > highest.get(wait.semaphore, (0, 0))[0]:
+                highest[wait.semaphore] = (wait.value, number)
+    for semaphore, (value, number) in highest.items():
+        if value > totals.get(semaphore, 0):
+            raise ProgramError(
+                f"instruction {number}: waits for {semaphore} >= {value}, all signals together reach {totals.get(semaphore, 0)}"
+            )
+
+
+def _check_tile(tile: Tile, target: Target) -> None:
+    if tile.memory not in ("SBUF", "PSUM"):
+        raise ProgramError(f"tile {tile.name}: memory {tile.memory!r} is not SBUF or PSUM")
+    if not 0 < tile.start_partition + tile.partitions <= target.partitions or tile.partitions < 1:
+        raise ProgramError(
+            f"tile {tile.name}: partitions {tile.start_partition}..{tile.start_partition + tile.partitions}, "
+            f"{target.name} has {target.partitions}"
+        )
+    if tile.address is None:
+        raise ProgramError(f"tile {tile.name}: no address; run the allocator first")
+    sbuf = tile.memory == "SBUF"
+    capacity = target.sbuf_usable_bytes_per_partition if sbuf else target.psum_bytes_per_partition
+    if tile.address < 0 or tile.address + tile.free_bytes > capacity:
+        raise ProgramError(
+            f"tile {tile.name}: bytes {tile.address}..{tile.address + tile.free_bytes} of each partition, "
+            f"{tile.memory} of {target.name} has {capacity}"
+        )
+
+
+def _check_instruction(
+    instruction: Instruction, where: str, buffers: dict[str, Tensor | Tile], target: Target
+) -> None:
+    spec = instruction_spec(instruction.opcode)
+    if instruction.engine not in spec.engines:
+        raise ProgramError(f"{where}: runs on {', '.join(spec.engines)}")
+    if target.neuroncore_version < spec.generation:
+        raise ProgramError(
+            f"{where}: needs NeuronCore-v{spec.generation}, {target.name} is NeuronCore-v{target.neuroncore_version}"
+        )
+    if spec.dma != bool(instruction.queue):
+        raise ProgramError(f"{where}: {'a DMA needs a queue' if spec.dma else 'not a DMA, so it has no queue'}")
+    given = dict(instruction.operands)
+    for operand in spec.operands:
+        value = given.get(operand.name)
+        if isinstance(value, Access):
+            _check_access(value, f"{where}: operand {operand.name}", operand, instruction, buffers, target)
+        elif value is None and not operand.optional:
+            raise ProgramError(f"{where}: operand {operand.name} is missing")
+    use = Use(instruction, buffers, target.neuroncore_version)
+    _check_shapes(spec, use, where)
+    if spec.check is not None:
+        try:
+            spec.check(use)
+        except ProgramError as error:
+            raise ProgramError(f"{where}: {str(error).split(': ', 1)[1]}") from None
+
+
+def _check_shapes(spec: InstructionSpec, use: Use, where: str) -> None:
+    first = use.access(spec.operands[0].name)
+    for name in spec.same_elements:
+        access = use.access(name)
+        if access.free_elements != first.free_elements or (
+            access.partitions != first.partitions and spec.name != "tensor_partition_reduce"
+        ):
+            raise ProgramError(
+                f"{where}: operand {name} is [{access.partitions}, {access.free_elements}], "
+                f"{spec.operands[0].name} is [{first.partitions}, {first.free_elements}]: they must match"
+            )
+    if spec.not_both_psum and all(use.memory(n) == "PSUM" for n in spec.not_both_psum):
+        raise ProgramError(f"{where}: operands {' and '.join(spec.not_both_psum)} are both in PSUM: move one to SBUF")
+    for operand in spec.operands:
+        value = use.operands.get(operand.name)
+        if operand.column and isinstance(value, Access) and spec.name not in ("dma_copy",):
+            if value.free_elements != 1 or value.partitions != first.partitions:
+                raise ProgramError(
+                    f"{where}: operand {operand.name} is [{value.partitions}, {value.free_elements}], "
+                    f"needs [{first.partitions}, 1]"
+                )
+
+
+def _check_access(
+    access: Access, where: str, operand: OperandSpec, instruction: Instruction, buffers: dict[str, Tensor | Tile], target: Target
+) -> None:
+    buffer = buffers.get(access.buffer)
+    if buffer is None:
+        raise ProgramError(f"{where}: no tile or tensor called {access.buffer!r}")
+    memory = buffer.memory if isinstance(buffer, Tile) else "HBM"
+    if memory not in operand.memories or (instruction.engine == "GpSimd" and memory == "PSUM"):
+        allowed = [m for m in operand.memories if not (instruction.engine == "GpSimd" and m == "PSUM")]
+        raise ProgramError(f"{where}: {access.buffer} is in {memory}, allowed: {', '.join(allowed)}")
+    if operand.dtypes and access.dtype not in operand.dtypes:
+        raise ProgramError(f"{where}: dtype {access.dtype}, allowed: {', '.join(operand.dtypes)}")
+    if not 1 <= access.partitions <= target.partitions:
+        raise ProgramError(f"{where}: {access.partitions} partitions, limit {target.partitions}: tile it")
+    if len(access.free) > _FREE_DIMENSIONS:
+        raise ProgramError(f"{where}: {len(access.free)} free dimensions, limit {_FREE_DIMENSIONS}")
+    if any(size < 1 for _, size in access.free):
+        raise ProgramError(f"{where}: a free dimension of size {min(size for _, size in access.free)}, at least 1")
+    low, high = access.span()
+    size = DTYPE_BYTES[access.dtype]
+    if isinstance(buffer, Tensor):
+        if low < 0 or high * size > buffer.bytes:
+            raise ProgramError(f"{where}: elements {low}..{high} of {buffer.name}, which has {buffer.bytes // size}")
+        return
+    if low < 0 or high * size > buffer.free_bytes:
+        raise ProgramError(
+            f"{where}: bytes {low * size}..{high * size} of each partition of tile {buffer.name}, which has {buffer.free_bytes}"
+        )
+    if access.start_partition + access.partitions > buffer.partitions:
+        raise ProgramError(
+            f"{where}: partitions {access.start_partition}..{access.start_partition + access.partitions} of tile {buffer.name}, "
+            f"which has {buffer.partitions}"
+        )
+    if not instruction.queue:
+        _check_start(buffer.start_partition + access.start_partition, access.partitions, where)
+        limit = _PSUM_ELEMENTS if memory == "PSUM" else _SBUF_ELEMENTS
+        if access.free_elements > limit:
+            raise ProgramError(f"{where}: {access.free_elements} elements per partition, limit {limit} in {memory}: split it")
+    if memory == "PSUM" and instruction.opcode == "nc_matmul" and target.neuroncore_version < 4:
+        assert buffer.address is not None
+        first = (buffer.address + low * size) // target.psum_bank_bytes
+        last = (buffer.address + high * size - 1) // target.psum_bank_bytes
+        if first != last:
+            raise ProgramError(
+                f"{where}: spans PSUM banks {first}..{last}; a matmul writes one bank of {target.psum_bank_bytes} B per partition"
+            )
+
+
+def _check_start(start: int, partitions: int, where: str) -> None:
+    """Engines reach partitions from 0, from 0 or 64 (at most 64), from a multiple of 32 (at most 32)."""
+    allowed = (0,) if partitions > 64 else (0, 64) if partitions > 32 else (0, 32, 64, 96)
+    if start not in allowed:
+        raise ProgramError(
+            f"{where}: starts at partition {start}; {partitions} partitions may start at {', '.join(map(str, allowed))}"
+        )
+
+
