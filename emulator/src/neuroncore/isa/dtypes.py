@@ -92,19 +92,19 @@ def from_float32(values: npt.ArrayLike, dtype: str) -> Array:
 
 
 def _round_fp8(x: npt.NDArray[np.float32], dtype: str) -> Array:
-    """Nearest fp8, ties to the even bit pattern; beyond the largest value: infinity (e5m2) or NaN (e4m3)."""
+    """Nearest fp8, ties to the even bit pattern; beyond the largest value: infinity (e5m2) or the largest (e4m3), as torch."""
     table = _FP8[dtype]
     positive = table[:128]
     finite = positive[np.isfinite(positive)].astype(np.float64)
     magnitude = np.abs(x.astype(np.float64))
     high = np.clip(np.searchsorted(finite, magnitude), 0, len(finite) - 1)
     low = np.maximum(high - 1, 0)
-    up, down = np.abs(finite[high] - magnitude), np.abs(magnitude - finite[low])
+    with np.errstate(invalid="ignore"):
+        up, down = np.abs(finite[high] - magnitude), np.abs(magnitude - finite[low])
     code = np.where((up < down) | ((up == down) & (high % 2 == 0)), high, low)
-    # Past the last finite value by more than half a step.
-    limit = finite[-1] + (finite[-1] - finite[-2]) / 2
-    overflow = magnitude >= limit if dtype == "fp8_e5m2" else magnitude > limit
-    code = np.where(overflow | np.isnan(x), len(finite), code)
-    if dtype == "fp8_e5m2":
-        code = np.where(np.isnan(x), 0x7F, code)
+    if dtype == "fp8_e5m2":  # past the last finite value by half a step or more
+        code = np.where(magnitude >= finite[-1] + (finite[-1] - finite[-2]) / 2, len(finite), code)
+    else:
+        code = np.where(magnitude > finite[-1], len(finite) - 1, code)
+    code = np.where(np.isnan(x), 0x7F, code)
     return (code | np.where(np.signbit(x), 0x80, 0)).astype(np.uint8)
