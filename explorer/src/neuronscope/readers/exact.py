@@ -1,0 +1,143 @@
+"""Exact numbers from JSON text, for whole columns at once: times in microseconds → integer nanoseconds, ids → int64.
+
+A double at 1.7e15 us has steps of 0.25 us, so times never pass through a float. The usual form, digits with an optional
+fraction, is parsed with numpy over all rows; signs, exponents and oversized numbers go one by one through `Decimal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_INT64_MAX = 2**63 - 1
+_PLAIN_DIGITS = 15  # an integer part this long, in us, is below 2^63 ns
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """JSON texts of one field, back to back in one buffer; a missing field has length 0."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: Int64
+
+    @classmethod
+    def join(cls, values: Sequence[bytes]) -> TextColumn:
+        """From buffers that contain no NUL byte, as strict JSON never does outside its escapes."""
+        joined = np.frombuffer(b"\0".join((*values, b"")), np.uint8) if values else np.zeros(0, np.uint8)
+        ends = np.flatnonzero(joined == 0)
+        offsets = np.zeros(len(values) + 1, np.int64)
+        offsets[1:] = ends - np.arange(len(ends))
+        return cls(joined[joined != 0], offsets)
+
+    @property
+    def lengths(self) -> Int64:
+        """Bytes of each text."""
+        return np.diff(self.offsets)
+
+    def binary(self) -> pa.Array:
+        """The texts as an Arrow array of bytes, without copying."""
+        buffers = [None, pa.py_buffer(self.offsets.astype(np.int32)), pa.py_buffer(self.data)]
+        return pa.Array.from_buffers(pa.binary(), len(self.offsets) - 1, buffers)
+
+    def text(self, row: int) -> str:
+        """One text."""
+        return bytes(self.data[self.offsets[row] : self.offsets[row + 1]]).decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Parsed times; where `valid` is False the text was missing or no time, and `ns` is 0."""
+
+    ns: Int64
+    valid: Bools
+
+
+def nanoseconds(column: TextColumn) -> Times:
+    """Microseconds as JSON numbers or strings → nanoseconds, rounded half up past the third decimal."""
+    starts, lengths = column.offsets[:-1].copy(), column.lengths.copy()
+    count = len(lengths)
+    value = np.zeros(count, np.int64)
+    if not count or not len(column.data):
+        return Times(value, np.zeros(count, np.bool_))
+    data = np.concatenate((column.data, np.zeros(1, np.uint8)))
+    quoted = (lengths >= 2) & (data[starts] == 34)
+    starts += quoted
+    lengths -= 2 * quoted
+    fraction = np.zeros(count, np.int64)  # digits after the point, counted to 4
+    whole = np.zeros(count, np.int64)
+    dot = np.zeros(count, np.bool_)
+    odd = lengths > 40
+    up = np.zeros(count, np.bool_)
+    longest = min(int(lengths.max()), 40)
+    for position in range(longest):
+        inside = lengths > position
+        char = data[np.where(inside, starts + position, len(data) - 1)]
+        digit = char - np.uint8(48)
+        is_digit = inside & (digit < 10)
+        is_dot = char == 46
+        odd |= inside & ~is_digit & ~is_dot | (is_dot & dot)
+        take = is_digit & (fraction < 3) & (whole <= _PLAIN_DIGITS)
+        value = np.where(take, value * 10 + digit, value)
+        up |= is_digit & (fraction == 3) & (digit >= 5)
+        fraction += is_digit & dot & (fraction < 4)
+        whole += is_digit & ~dot
+        dot |= is_dot
+    odd |= (whole > _PLAIN_DIGITS) & (lengths > 0)
+    odd |= (whole == 0) & (lengths > 0)
+    value = value * np.array([1000, 100, 10, 1, 1], np.int64)[fraction] + up
+    valid = (lengths > 0) & ~odd
+    value[~valid] = 0
+    for row in np.flatnonzero(odd):
+        parsed = exact_nanoseconds(column.text(int(row)))
+        if parsed is not None:
+            value[row], valid[row] = parsed, True
+    return Times(value, valid)
+
+
+def exact_nanoseconds(text: str) -> int | None:
+    """One time in microseconds → nanoseconds; None when it is no number or does not fit 64 bits."""
+    try:
+        number = Decimal(text.strip().strip('"').strip())
+        if not number.is_finite() or abs(number) > Decimal(2) ** 60:
+            return None
+        return int((number * 1000).to_integral_value(rounding="ROUND_HALF_UP"))
+    except (InvalidOperation, ValueError):
+        return None
+
+
+def int64(value: object, default: int = -1) -> int:
+    """An id of any JSON type as int64; `default` when it is none."""
+    if isinstance(value, bool) or value is None:
+        return default
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            value = int(text, 16) if text.lower().startswith("0x") else int(text)
+        except ValueError:
+            return default
+    if isinstance(value, float):
+        if value != value or abs(value) > 2**62 or int(value) != value:
+            return default
+        value = int(value)
+    if isinstance(value, int) and -_INT64_MAX <= value <= _INT64_MAX:
+        return value
+    return default
+
+
+def int64_column(values: Sequence[object], default: int = -1) -> Int64:
+    """A column of ids of any JSON type as int64."""
+    try:
+        column = np.array(values if len(values) else [], dtype=None)
+    except (ValueError, OverflowError):
+        column = np.array([], dtype=object)
+    if len(column) == len(values) and column.dtype.kind == "i":
+        return column.astype(np.int64)
+    return np.array([int64(value, default) for value in values], np.int64)

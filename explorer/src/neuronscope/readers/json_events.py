@@ -1,0 +1,517 @@
+"""Chrome-format JSON → columns. The file is parsed in pieces of some megabytes: a strict typed parser first, and where it
+refuses, event by event with `salvage`. Whatever is mended or lost is counted with its byte offset; nothing is silent.
+
+`parse(data)` is the entry; `Columns` are what the rest of the reader works on.
+"""
+
+from __future__ import annotations
+
+import bisect
+import gc
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from neuronscope.formats.errors import FormatError
+from neuronscope.readers.exact import Bools, Int64, TextColumn, Times, int64_column, nanoseconds
+from neuronscope.readers.salvage import EVENT_KEYS, extent, mend_event, mend_value
+
+__all__ = ["Columns", "Document", "Fault", "load", "parse"]
+
+_PIECE_BYTES = 8 << 20
+_BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{\s*\"?(?:" + "|".join(EVENT_KEYS).encode() + rb")\"\s*:)")
+_SKIP = re.compile(rb"[\s,]*")
+_SPACE = re.compile(rb"\s*")
+_KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*')
+_SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^,\]}\s"]+')
+_MISSING = msgspec.Raw(b"")
+
+
+class _Event(msgspec.Struct, gc=False):
+    """An event as nearly every writer makes it; times and ids stay text."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: msgspec.Raw = _MISSING
+    tid: msgspec.Raw = _MISSING
+    ts: msgspec.Raw = _MISSING
+    dur: msgspec.Raw = _MISSING
+    id: msgspec.Raw = _MISSING
+    args: msgspec.Raw = _MISSING
+
+
+class _LooseEvent(msgspec.Struct, gc=False):
+    """Valid JSON whose fields have types of their own."""
+
+    ph: msgspec.Raw = _MISSING
+    cat: msgspec.Raw = _MISSING
+    name: msgspec.Raw = _MISSING
+    pid: msgspec.Raw = _MISSING
+    tid: msgspec.Raw = _MISSING
+    ts: msgspec.Raw = _MISSING
+    dur: msgspec.Raw = _MISSING
+    id: msgspec.Raw = _MISSING
+    args: msgspec.Raw = _MISSING
+
+
+_Id = int | str | float | None
+
+
+class _Args(msgspec.Struct, gc=False):
+    """The arguments every reader needs; the whole text is kept beside them."""
+
+    correlation: _Id = -1
+    external_id: _Id = msgspec.field(name="External id", default=-1)
+    external_id_2021: _Id = msgspec.field(name="external id", default=-1)
+    device: _Id = -1
+    stream: _Id = -1
+    stream_id: _Id = msgspec.field(name="Stream Id", default=-1)
+    bytes: _Id = -1
+    execution_id: _Id = -1
+
+
+_events = msgspec.json.Decoder(list[_Event])
+_loose = msgspec.json.Decoder(_LooseEvent)
+_args_list = msgspec.json.Decoder(list[_Args])
+_args_one = msgspec.json.Decoder(_Args)
+_REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+
+@dataclass
+class Fault:
+    """A kind of damage: how many events, where first, an example of what was wrong."""
+
+    count: int
+    offset: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All events of a document, one row each, in file order.
+
+    `ids` holds flow and async ids as text; `args` the JSON text of the arguments (empty: none). Ids are -1 where missing.
+    """
+
+    ph: pa.Array
+    cat: pa.Array
+    name: pa.Array
+    pid: pa.Array
+    tid: pa.Array
+    ids: pa.Array
+    args: pa.Array
+    ts: Int64
+    has_ts: Bools
+    dur: Int64
+    has_dur: Bools
+    correlation: Int64
+    external_id: Int64
+    device: Int64
+    stream: Int64
+    bytes: Int64
+    execution_id: Int64
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+@dataclass
+class Document:
+    """A parsed file: header fields, columns, and the account of what happened to its events."""
+
+    header: dict[str, Any]
+    columns: Columns
+    events_in_file: int
+    bytes_read: int
+    repaired: int
+    skipped: int
+    faults: dict[str, Fault] = field(default_factory=dict)
+
+
+def load(path: Path, progress: Callable[[float], None] | None = None) -> tuple[bytes, dict[str, Fault]]:
+    """The decompressed bytes of a file and what was wrong with its compression (cut short, damaged, several members)."""
+    raw = path.read_bytes()
+    if raw[:2] != b"\x1f\x8b":
+        return raw, {}
+    faults: dict[str, Fault] = {}
+    parts: list[bytes] = []
+    size = members = 0
+    while raw[:2] == b"\x1f\x8b":
+        inflate = zlib.decompressobj(31)
+        try:
+            for start in range(0, len(raw), 4 << 20):
+                parts.append(inflate.decompress(raw[start : start + (4 << 20)]))
+                size += len(parts[-1])
+                if progress:
+                    progress(start / len(raw))
+                if inflate.eof:
+                    break
+            members += 1
+        except zlib.error as error:
+            faults["damaged_gzip"] = Fault(1, size, str(error))
+            break
+        if not inflate.eof:
+            faults["truncated_gzip"] = Fault(1, size, "the compressed stream ends early")
+            break
+        consumed = start + (4 << 20)
+        raw = inflate.unused_data + raw[consumed:]
+    if members > 1:
+        faults["gzip_members"] = Fault(members, 0, "several gzip members in one file")
+    if raw and not faults.keys() & {"damaged_gzip", "truncated_gzip"} and raw.strip(b"\0"):
+        faults["gzip_trailer"] = Fault(len(raw), size, "bytes after the end of the gzip data")
+    return b"".join(parts), faults
+
+
+def parse(data: bytes, where: str, progress: Callable[[float], None] | None = None) -> Document:
+    """Parse one file's text.
+
+    Raises:
+        FormatError: no trace events in it; the message says what it looks like instead.
+    """
+    collecting = gc.isenabled()
+    gc.disable()  # parsing makes only acyclic objects; worth a factor of two
+    try:
+        return _Walker(data, where, progress).document()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class _Walker:
+    """Walks the file's documents; owns the position and the account."""
+
+    def __init__(self, data: bytes, where: str, progress: Callable[[float], None] | None) -> None:
+        self.data = data
+        self.where = where
+        self.progress = progress
+        self.pieces: list[Columns] = []
+        self.header: dict[str, Any] = {}
+        self.found_events = False
+        self.events_in_file = self.repaired = self.skipped = 0
+        self.faults: dict[str, Fault] = {}
+        self.keeping = True  # False inside a second document: its events are counted, not kept
+
+    def fault(self, kind: str, offset: int, detail: str, count: int = 1) -> None:
+        known = self.faults.get(kind)
+        if known:
+            known.count += count
+        else:
+            self.faults[kind] = Fault(count, offset, detail)
+
+    def document(self) -> Document:
+        data = self.data
+        at = 3 if data[:3] == b"\xef\xbb\xbf" else 0
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            self.data = data = data.decode("utf-16", "replace").encode()
+            self.fault("utf16", 0, "text is UTF-16")
+        at = self.space(at)
+        if not data[at:].strip(b"\0 \t\r\n"):
+            raise FormatError(f"{self.where}: empty file")
+        if data[at] not in b"{[":
+            raise FormatError(f"{self.where}: not JSON (begins with {data[at : at + 12]!r})")
+        at = self.one(at)
+        if not self.found_events:
+            keys = ", ".join(list(self.header)[:6]) or "none"
+            raise FormatError(f"{self.where}: no traceEvents; is this a Kineto trace? Its keys: {keys}")
+        self.more(at)
+        return Document(
+            self.header,
+            _concat(self.pieces),
+            self.events_in_file,
+            len(data),
+            self.repaired,
+            self.skipped,
+            self.faults,
+        )
+
+    def more(self, at: int) -> None:
+        """Whatever follows the first document: another one is counted and reported, never dropped silently."""
+        kept = self.header
+        while at < len(self.data):
+            at = self.space(at)
+            rest = self.data[at : at + 1]
+            if not rest or not self.data[at:].strip(b"\0 \t\r\n"):
+                return
+            if rest not in (b"{", b"["):
+                self.fault("trailing_bytes", at, f"{len(self.data) - at} bytes after the end of the document")
+                return
+            before, offset = self.events_in_file, at
+            self.keeping, self.header = False, {}
+            at = self.one(at)
+            count = self.events_in_file - before
+            self.skipped += count
+            self.header = kept
+            self.fault("second_document", offset, "another JSON document follows the first", max(count, 1))
+
+    def one(self, at: int) -> int:
+        """One document, from its opening bracket; returns the position after it."""
+        if self.data[at : at + 1] == b"[":
+            self.found_events = True
+            return self.events(at + 1)
+        at = self.space(at + 1)
+        while at < len(self.data) and self.data[at : at + 1] != b"}":
+            match = _KEY.match(self.data, at)
+            if not match:
+                self.fault("damaged_header", at, "a top-level key that is no string")
+                following = self.data.find(b'"traceEvents"', at)
+                if following < 0 or self.found_events:
+                    return len(self.data)
+                at = following
+                continue
+            key = match[1].decode("utf-8", "replace")
+            at = match.end()
+            if key == "traceEvents" and self.data[at : at + 1] == b"[":
+                self.found_events = True
+                at = self.events(at + 1)
+            else:
+                at = self.header_value(key, at)
+            at = self.space(at)
+            if self.data[at : at + 1] == b",":
+                at = self.space(at + 1)
+        return at + 1
+
+    def header_value(self, key: str, at: int) -> int:
+        if self.data[at : at + 1] in (b"{", b"["):
+            end = extent(self.data, at)
+        else:
+            match = _SCALAR.match(self.data, at)
+            end = match.end() if match else None
+        if end is None:
+            self.fault("damaged_header", at, f"the value of {key!r} does not end")
+            return len(self.data)
+        text = self.data[at:end]
+        try:
+            self.header[key] = msgspec.json.decode(text)
+        except _REFUSED:
+            self.header[key] = mend_value(text)
+            self.fault("damaged_header", at, f"the value of {key!r} is no JSON")
+        return end
+
+    def events(self, at: int) -> int:
+        """The events of an array, from after its `[`; returns the position after its `]`."""
+        data = self.data
+        while True:
+            at = self.skip(at)
+            if at >= len(data):
+                self.fault("no_closing_bracket", at, "the list of events does not end")
+                return at
+            if data[at] == 93:  # ]
+                return at + 1
+            if data[at] != 123:  # {
+                at = self.resync(at)
+                continue
+            if self.progress:
+                self.progress(at / len(data))
+            match = _BOUNDARY.search(data, at + _PIECE_BYTES)
+            if match:
+                if self.strict(at, match.start() + 1):
+                    at = match.end()
+                    continue
+                at, ended = self.slow(at, match.end())
+            else:
+                close = self.last_piece(at)
+                if close is not None:
+                    return close
+                at, ended = self.slow(at, len(data))
+            if ended:
+                return at
+
+    def last_piece(self, at: int) -> int | None:
+        """Parse up to the end of the array when one of the file's last `]` is that; the position after it."""
+        close = len(self.data)
+        for _ in range(3):
+            close = self.data.rfind(b"]", at, close)
+            if close < 0:
+                return None
+            if self.strict(at, close):
+                return close + 1
+        return None
+
+    def strict(self, start: int, end: int) -> bool:
+        try:
+            events = _events.decode(b"[" + self.data[start:end].rstrip(b", \t\r\n") + b"]")
+        except _REFUSED:
+            return False
+        self.keep(events)
+        return True
+
+    def slow(self, at: int, end: int) -> tuple[int, bool]:
+        """A piece the strict parser refused: growing and shrinking groups of events, down to single ones."""
+        data = self.data
+        starts = [at, *(m.end() for m in _BOUNDARY.finditer(data, at, end))]
+        if starts[-1] < end:
+            starts.append(end)
+        index, group = 0, 512
+        while index < len(starts) - 1:
+            group = min(group, len(starts) - 1 - index)
+            if group > 1 or starts[index + 1] < len(data):
+                stop = data.rfind(b"}", starts[index], starts[index + group]) + 1
+                if stop and self.strict(starts[index], stop) and starts[index + group] < len(data):
+                    index, group = index + group, group * 2
+                    continue
+            if group > 1:
+                group //= 8
+                group = max(group, 1)
+                continue
+            at = self.single(starts[index], starts[index + 1])
+            at = self.skip(at)
+            if data[at : at + 1] == b"]" or at >= len(data):
+                if at >= len(data):
+                    self.fault("no_closing_bracket", at, "the list of events does not end")
+                    return at, True
+                return at + 1, True
+            if data[at] != 123:
+                at = self.resync(at)
+            index = bisect.bisect_left(starts, at)
+            if index < len(starts) and starts[index] != at:
+                starts.insert(index, at)
+            if index >= len(starts):
+                return at, False
+        return starts[-1], False
+
+    def single(self, start: int, following: int) -> int:
+        """One event by itself: valid JSON of other types, damaged, or lost. Returns where to go on."""
+        data = self.data
+        end = extent(data, start)
+        if end is not None:
+            try:
+                self.keep([_tighten(_loose.decode(data[start:end]))])
+                return end
+            except _REFUSED:
+                pass
+        mended = mend_event(data[start:following].rstrip())
+        if mended is None and end is not None and end > following:
+            mended = mend_event(data[start:end])
+        if mended is None:
+            self.events_in_file += 1
+            if self.keeping:
+                self.skipped += 1
+            cut = following >= len(data) and end is None
+            kind, detail = ("truncated", "the file ends inside an event") if cut else ("skipped", "an event beyond repair")
+            self.fault(kind, start, detail)
+            return following
+        raw = {key: msgspec.Raw(mended.fields[key].encode()) for key in _LooseEvent.__struct_fields__ if key in mended.fields}
+        self.keep([_tighten(_LooseEvent(**raw))])
+        self.repaired += 1
+        for detail in sorted(mended.faults) or ["damaged text"]:
+            self.fault("repaired: " + detail, start, detail)
+        return start + mended.consumed
+
+    def resync(self, at: int) -> int:
+        """Bytes between events that belong to none: go to the next event or the end."""
+        match = _BOUNDARY.search(self.data, at)
+        brace = self.data.find(b"{", at)
+        following = min([p for p in (match.end() if match else -1, brace) if p > at], default=len(self.data))
+        self.fault("garbage", at, f"{following - at} bytes between events")
+        return following
+
+    def keep(self, events: Sequence[_Event]) -> None:
+        self.events_in_file += len(events)
+        if self.keeping and events:
+            self.pieces.append(_columns(events))
+
+    def space(self, at: int) -> int:
+        match = _SPACE.match(self.data, at)
+        return match.end() if match else at
+
+    def skip(self, at: int) -> int:
+        match = _SKIP.match(self.data, at)
+        return match.end() if match else at
+
+
+def _tighten(loose: _LooseEvent) -> _Event:
+    def text(raw: msgspec.Raw) -> str:
+        if not len(raw):  # type: ignore[arg-type]
+            return ""
+        value = msgspec.json.decode(raw)
+        return value if isinstance(value, str) else "" if value is None else bytes(raw).decode("utf-8", "replace")
+
+    return _Event(
+        text(loose.ph), text(loose.cat), text(loose.name), loose.pid, loose.tid, loose.ts, loose.dur, loose.id, loose.args
+    )
+
+
+def _columns(events: Sequence[_Event]) -> Columns:
+    args = [event.args for event in events]
+    parsed = _parsed_args(args)
+    times, durations = (_times([getattr(e, name) for e in events]) for name in ("ts", "dur"))
+    external = int64_column([a.external_id for a in parsed])
+    older = int64_column([a.external_id_2021 for a in parsed])
+    stream = int64_column([a.stream for a in parsed])
+    other_stream = int64_column([a.stream_id for a in parsed])
+    return Columns(
+        ph=pa.array([e.ph for e in events], pa.string()).dictionary_encode(),
+        cat=pa.array([e.cat for e in events], pa.string()).dictionary_encode(),
+        name=pa.array([e.name for e in events], pa.string()).dictionary_encode(),
+        pid=TextColumn.join([e.pid for e in events]).binary().dictionary_encode(),
+        tid=TextColumn.join([e.tid for e in events]).binary().dictionary_encode(),
+        ids=TextColumn.join([e.id for e in events]).binary(),
+        args=TextColumn.join(args).binary(),
+        ts=times.ns,
+        has_ts=times.valid,
+        dur=durations.ns,
+        has_dur=durations.valid,
+        correlation=int64_column([a.correlation for a in parsed]),
+        external_id=np.where(external >= 0, external, older),
+        device=int64_column([a.device for a in parsed]),
+        stream=np.where(stream >= 0, stream, other_stream),
+        bytes=int64_column([a.bytes for a in parsed]),
+        execution_id=int64_column([a.execution_id for a in parsed]),
+    )
+
+
+def _times(values: list[Any]) -> Times:
+    return nanoseconds(TextColumn.join(values))
+
+
+_NO_ARGS = _Args()
+
+
+def _parsed_args(args: list[Any]) -> list[_Args]:
+    present = [a for a in args if len(a)]
+    try:
+        parsed = _args_list.decode(b"[" + b",".join(present) + b"]")
+    except _REFUSED:
+        parsed = [_one_args(a) for a in present]
+    if len(present) == len(args):
+        return parsed
+    following = iter(parsed)
+    return [next(following) if len(a) else _NO_ARGS for a in args]
+
+
+def _one_args(text: Any) -> _Args:
+    try:
+        return _args_one.decode(text)
+    except _REFUSED:
+        return _NO_ARGS  # a list, null, text, or an id of a strange type; the text itself is kept
+
+
+def _concat(pieces: Iterable[Columns]) -> Columns:
+    pieces = list(pieces) or [_columns([])]
+    values: dict[str, Any] = {}
+    for name in Columns.__dataclass_fields__:
+        parts = [getattr(piece, name) for piece in pieces]
+        if isinstance(parts[0], np.ndarray):
+            values[name] = np.concatenate(parts)
+        else:
+            chunked = pa.chunked_array(parts)
+            if pa.types.is_dictionary(chunked.type):
+                chunked = chunked.unify_dictionaries()
+            elif pa.types.is_binary(chunked.type) and chunked.nbytes > 2**31 - 2**24:
+                chunked = chunked.cast(pa.large_binary())
+            values[name] = chunked.combine_chunks()
+    return Columns(**values)
+
+
+def fault_kinds(faults: dict[str, Fault]) -> Counter[str]:
+    """Counts per kind, for tests and messages."""
+    return Counter({kind: fault.count for kind, fault in faults.items()})

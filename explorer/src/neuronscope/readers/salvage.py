@@ -1,0 +1,215 @@
+"""Mend one damaged event: a tolerant parser that returns its fields as clean JSON text, or gives up.
+
+Used only for text that a strict parser refused. It knows what writers get wrong: unescaped quotes and backslashes, raw
+control characters, bare words (`inf`, `nan`, `None`), missing quotes and commas, trailing commas, bytes that are not UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+__all__ = ["EVENT_KEYS", "Mended", "extent", "mend_event", "mend_value"]
+
+EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "s", "bp", "attr", "tts", "tdur", "cname", "sf")
+MAX_DEPTH = 500
+MAX_EVENT_BYTES = 16 << 20
+
+_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
+_SPACE = re.compile(r"[\s\x00-\x1f]*")
+_QUOTE = re.compile(r'\\.|"', re.DOTALL)
+_EVENT_KEY = "|".join(EVENT_KEYS)
+_NEXT_EVENT_KEY = re.compile(rf'\s*,\s*"?(?:{_EVENT_KEY})"\s*:')
+_NEXT_KEY = re.compile(r'\s*,\s*"[^"\n]{0,200}"\s*:')
+_EVENT_END = re.compile(r"\s*,?\s*\}\s*(?:[,\]]|\{|$)")
+_OBJECT_END = re.compile(r"\s*,?\s*\}\s*(?:[,}\]]|$)")
+_ARRAY_NEXT = re.compile(r'\s*(?:,\s*["\[{\-\d.tfnN]|,?\s*\])')
+_KEY_END = re.compile(r"\s*:")
+_OPEN_KEY = re.compile(r'([A-Za-z_][\w .()/%-]*)"?\s*(?=:)')
+_WORD = re.compile(r'[^,\]}\s"]+')
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_BAD_ESCAPE = re.compile(r'\\(?:[^"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))')
+
+
+class _GiveUpError(Exception):
+    """The text is beyond repair."""
+
+
+@dataclass
+class Mended:
+    """An event after repair: fields as JSON text, bytes of the source it took, what was wrong."""
+
+    fields: dict[str, str]
+    consumed: int
+    faults: set[str] = field(default_factory=set)
+
+
+def extent(data: bytes, start: int) -> int | None:
+    """End of the object or array that begins at `start`; None when cut off, too deep or larger than `MAX_EVENT_BYTES`."""
+    depth = 0
+    for match in _STRUCTURE.finditer(data, start, min(len(data), start + MAX_EVENT_BYTES)):
+        token = data[match.start()]
+        if token in b"{[":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return None
+        elif token in b"}]":
+            depth -= 1
+            if depth == 0:
+                return match.end()
+        elif match.end() - match.start() == 1:
+            return None  # a quote that never closes
+    return None
+
+
+def mend_event(data: bytes) -> Mended | None:
+    """Repair the event at the start of `data` (up to the next event's start); None when that is not possible."""
+    text = data.decode("utf-8", "replace")
+    parser = _Parser(text)
+    try:
+        if "\ufffd" in text:
+            parser.faults.add("bytes that are not UTF-8")
+        fields, end = parser.members(0, depth=1)
+    except _GiveUpError:
+        return None
+    if not fields:
+        return None
+    return Mended(fields, len(text[:end].encode("utf-8")) if "\ufffd" not in text else len(data), parser.faults)
+
+
+def mend_value(data: bytes) -> object | None:
+    """Repair one JSON value (a header field); None when that is not possible."""
+    try:
+        text, _ = _Parser(data.decode("utf-8", "replace")).value(0, depth=2, within="{")
+        return json.loads(text)  # type: ignore[no-any-return]
+    except (_GiveUpError, ValueError):
+        return None
+
+
+class _Parser:
+    """Recursive descent over one text; every method returns normalized JSON text and the position after it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.faults: set[str] = set()
+
+    def space(self, at: int) -> int:
+        match = _SPACE.match(self.text, at)
+        return match.end() if match else at
+
+    def peek(self, at: int) -> str:
+        return self.text[at] if at < len(self.text) else ""
+
+    def members(self, at: int, depth: int) -> tuple[dict[str, str], int]:
+        """The members of the object that begins at `at`."""
+        if depth > 64 or self.peek(at) != "{":
+            raise _GiveUpError
+        fields: dict[str, str] = {}
+        at = self.space(at + 1)
+        while self.peek(at) != "}":
+            if self.peek(at) == ",":
+                self.faults.add("a stray comma")
+                at = self.space(at + 1)
+                continue
+            if self.peek(at) == '"':
+                key, at = self.string(at, depth, "key")
+            elif match := _OPEN_KEY.match(self.text, at):
+                self.faults.add("a missing quote")
+                key, at = json.dumps(match[1]), match.end()
+            else:
+                raise _GiveUpError
+            at = self.space(at)
+            if self.peek(at) != ":":
+                raise _GiveUpError
+            fields[json.loads(key)], at = self.value(self.space(at + 1), depth, "{")
+            at = self.space(at)
+            if self.peek(at) == ",":
+                at = self.space(at + 1)
+                if self.peek(at) == "}":
+                    self.faults.add("a stray comma")
+            elif self.peek(at) == '"':
+                self.faults.add("a missing comma")
+            elif self.peek(at) != "}":
+                raise _GiveUpError
+        return fields, at + 1
+
+    def value(self, at: int, depth: int, within: str) -> tuple[str, int]:
+        char = self.peek(at)
+        if char == '"':
+            return self.string(at, depth, within)
+        if char == "{":
+            fields, at = self.members(at, depth + 1)
+            return "{" + ", ".join(f"{json.dumps(k)}: {v}" for k, v in fields.items()) + "}", at
+        if char == "[":
+            return self.array(at, depth + 1)
+        match = _WORD.match(self.text, at)
+        if not match:
+            raise _GiveUpError
+        return self.word(match[0]), match.end()
+
+    def array(self, at: int, depth: int) -> tuple[str, int]:
+        if depth > 64:
+            raise _GiveUpError
+        items: list[str] = []
+        at = self.space(at + 1)
+        while self.peek(at) != "]":
+            item, at = self.value(at, depth, "[")
+            items.append(item)
+            at = self.space(at)
+            if self.peek(at) == ",":
+                at = self.space(at + 1)
+            elif self.peek(at) != "]":
+                raise _GiveUpError
+        return "[" + ", ".join(items) + "]", at + 1
+
+    def word(self, word: str) -> str:
+        if _NUMBER.fullmatch(word) or word in ("true", "false", "null"):
+            return word
+        bare = word.lower().lstrip("+-")
+        if bare.startswith(("nan", "inf")) or word == "None":
+            self.faults.add(f"the bare word {word[:12]}")
+            return "null"
+        if word in ("True", "False"):
+            self.faults.add(f"the bare word {word}")
+            return word.lower()
+        self.faults.add("a malformed number" if bare[:1].isdigit() or bare[:1] == "." else "a missing quote")
+        try:
+            return repr(float(word))
+        except ValueError:
+            return json.dumps(word.rstrip('"'))
+
+    def string(self, at: int, depth: int, within: str) -> tuple[str, int]:
+        """The string whose opening quote is at `at`; it ends at the first quote after which the structure goes on."""
+        for match in _QUOTE.finditer(self.text, at + 1):
+            if match[0] != '"':
+                continue
+            end = match.end()
+            if self.closes(end, depth, within):
+                return self.clean(self.text[at + 1 : end - 1]), end
+        raise _GiveUpError
+
+    def closes(self, at: int, depth: int, within: str) -> bool:
+        text = self.text
+        if within == "key":
+            return bool(_KEY_END.match(text, at))
+        if within == "[":
+            return bool(_ARRAY_NEXT.match(text, at))
+        if depth == 1:
+            return bool(_NEXT_EVENT_KEY.match(text, at) or _EVENT_END.match(text, at))
+        return bool(_NEXT_KEY.match(text, at) or _OBJECT_END.match(text, at))
+
+    def clean(self, content: str) -> str:
+        unescaped = _BAD_ESCAPE.search(content)
+        if unescaped:  # a writer that escapes nothing: every backslash is meant
+            self.faults.add("an unescaped backslash")
+            return json.dumps(content.replace('\\"', '"'), ensure_ascii=False)
+        if '"' in re.sub(r"\\.", "", content):
+            self.faults.add("an unescaped quote")
+        elif any(ord(c) < 32 for c in content):
+            self.faults.add("a raw control character")
+        escaped = re.sub(r'(\\.)|(")', lambda m: m[1] or '\\"', content, flags=re.DOTALL)
+        try:
+            return json.dumps(json.loads(f'"{escaped}"', strict=False), ensure_ascii=False).encode("utf-8", "replace").decode()
+        except ValueError:
+            return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace").decode()
