@@ -1,0 +1,335 @@
+"""An opened profile: its tables through DuckDB, its facts, and every analysis as a method.
+
+A profile is a folder of Parquet files (`Name.parquet` or `Name_0.parquet`, `Name_1.parquet`, …) or, in tests, a mapping
+of Arrow tables. A table without a file is an empty table, never an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from neuronscope.formats.errors import NeuronscopeError
+from neuronscope.schema import own
+
+if TYPE_CHECKING:
+    from neuronscope.analysis.operators import Operators
+    from neuronscope.analysis.summary import Summary
+    from neuronscope.analysis.timeline import Timeline
+    from neuronscope.readers import IngestResult
+
+__all__ = ["Profile", "QueryError", "Range", "Step", "slug", "unique_names"]
+
+_SQL_FILES = ("executions", "host_ops", "operators", "busy", "idle", "totals")  # in order of use
+
+
+class QueryError(NeuronscopeError, ValueError):
+    """A user's SQL is wrong or not allowed; the text is DuckDB's first line."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A profiler step; times absolute, in ns."""
+
+    number: int
+    name: str
+    start: int
+    end: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of a profile: half open, absolute ns; `step` >= 0 selects by step number rather than by time."""
+
+    start: int
+    end: int
+    step: int = -1
+    text: str = ""
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """The arguments of every range macro in `analysis/sql`."""
+        return {"range_start": self.start, "range_end": self.end, "range_step": self.step}
+
+
+class Profile:
+    """One profile. Safe to use from several threads.
+
+    `id` is the URL-safe form of the name; whoever opens several profiles makes names unique (`unique_names`).
+
+    Args:
+        name: what tables and links call it.
+        tables: folder of Parquet files, or tables by name.
+        source: the file or folder it was read from, for display.
+        ingest_result: what the reader counted, where known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tables: Path | Mapping[str, pa.Table],
+        source: Path | None = None,
+        ingest_result: IngestResult | None = None,
+    ) -> None:
+        self.name = name
+        self.id = slug(name)
+        self.source = source
+        self.ingest_result = ingest_result
+        self.directory = tables if isinstance(tables, Path) else None
+        self._connection = duckdb.connect(config={"threads": 2})
+        self._lock = Lock()
+        self._created: set[str] = set()
+        self._files: dict[str, list[Path]] = {}
+        schemas = table_schemas()
+        if isinstance(tables, Path):
+            for path in sorted(tables.glob("*.parquet")):
+                table_name = re.sub(r"_\d+$", "", path.stem)
+                self._files.setdefault(table_name, []).append(path)
+            for table_name, paths in self._files.items():
+                listed = ", ".join(_sql_text(_escape_glob(str(path.resolve()))) for path in paths)
+                self._connection.execute(
+                    f'CREATE VIEW "{table_name}" AS SELECT * FROM read_parquet([{listed}], union_by_name := true)'
+                )
+        else:
+            for table_name, table in tables.items():
+                self._files[table_name] = []
+                self._connection.register("_incoming", table)
+                self._connection.execute(f'CREATE TABLE "{table_name}" AS SELECT * FROM _incoming')
+                self._connection.unregister("_incoming")
+        for table_name, columns in schemas.items():
+            if table_name not in self._files:
+                listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+                self._connection.execute(f'CREATE TABLE "{table_name}" ({listed})')
+        for file in _SQL_FILES:
+            self._connection.execute(resources.files("neuronscope.analysis").joinpath("sql", f"{file}.sql").read_text())
+        if self.directory is not None:  # a user's query may read this profile, and nothing else on this machine
+            self._connection.execute(f"SET allowed_directories = [{_sql_text(str(self.directory.resolve()))}]")
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables that have rows' files, sorted."""
+        return sorted(self._files)
+
+    def table(self, name: str) -> pa.Table:
+        """One table in full; empty with its declared columns when the profile has none.
+
+        Raises:
+            QueryError: no such table in the schema.
+        """
+        if name not in self._files and name not in table_schemas():
+            raise QueryError(f"no table {name}. Tables with rows: {', '.join(self.tables)}")
+        return self.query(f'SELECT * FROM "{name}"')
+
+    def query(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run our own SQL; `$name` parameters that the text does not mention are left out."""
+        given = {key: value for key, value in (parameters or {}).items() if f"${key}" in text}
+        with self._lock:
+            cursor = self._connection.cursor()
+        try:
+            return cursor.sql(text, params=given).to_arrow_table()
+        finally:
+            cursor.close()
+
+    def rows(self, text: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Like `query`, as dictionaries."""
+        return self.query(text, parameters).to_pylist()  # type: ignore[no-any-return]
+
+    def create_once(self, name: str, query: str) -> None:
+        """Keep the result of a query as a table of this session, the first time it is asked for."""
+        with self._lock:
+            if name not in self._created:
+                self._connection.execute(f'CREATE TABLE "{name}" AS {query}')
+                self._created.add(name)
+
+    def sql(self, text: str) -> pa.Table:
+        """Run a user's query over the profile's tables and the macros of `analysis/sql`; nothing can be written.
+
+        Raises:
+            QueryError: a syntax error, an unknown name, more than one statement, or a statement that is not a query.
+        """
+        try:
+            statements = duckdb.extract_statements(text)
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from None
+        if len(statements) != 1:
+            raise QueryError(f"expected one statement, got {len(statements)}")
+        if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+            raise QueryError("only queries are allowed (SELECT, WITH, FROM, DESCRIBE, EXPLAIN): profiles are read-only")
+        try:
+            return self.query(text)
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from None
+
+    @functools.cached_property
+    def info(self) -> Mapping[str, str]:
+        """`ProfileInfo` as a dictionary."""
+        return {row["key"]: row["value"] for row in self.rows("SELECT key, value FROM ProfileInfo")}
+
+    @functools.cached_property
+    def bounds(self) -> tuple[int, int]:
+        """First start and last end of all slices, absolute ns; (0, 0) for an empty profile."""
+        row = self.rows("SELECT min(start_ts) AS first, max(end_ts) AS last FROM Slice")[0]
+        if row["first"] is None:
+            return 0, 0
+        return row["first"], row["last"]
+
+    @property
+    def origin_ns(self) -> int:
+        """Absolute time of the first slice; times of the HTTP interface are relative to it."""
+        return self.bounds[0]
+
+    @property
+    def span_ns(self) -> int:
+        """First start to last end of all slices, host included."""
+        return self.bounds[1] - self.bounds[0]
+
+    @functools.cached_property
+    def steps(self) -> list[Step]:
+        """Profiler steps in order of start."""
+        rows = self.rows("SELECT number, name, start_ts, end_ts, complete FROM Step ORDER BY start_ts, number")
+        return [Step(r["number"], r["name"], r["start_ts"], r["end_ts"], r["complete"]) for r in rows]
+
+    @functools.cached_property
+    def default_range(self) -> Range:
+        """The last complete step, else everything."""
+        complete = [step for step in self.steps if step.complete]
+        if not complete:
+            return self.whole_range
+        step = complete[-1]
+        text = f"1 of {len(self.steps)} steps" if len(self.steps) > 1 else f"{step.name}, the only step"
+        return Range(step.start, step.end, step.number, text)
+
+    @property
+    def whole_range(self) -> Range:
+        """Everything."""
+        start, end = self.bounds
+        return Range(start, end + 1, -1, f"all {len(self.steps)} steps" if len(self.steps) > 1 else "everything")
+
+    def range(self, start: int | None = None, end: int | None = None) -> Range:
+        """The range of absolute times given; the default one when both are None.
+
+        A range that is exactly a step selects that step's work, wherever the device got round to it.
+        """
+        if start is None and end is None:
+            return self.default_range
+        begin = self.bounds[0] if start is None else start
+        finish = self.bounds[1] + 1 if end is None else end
+        for step in self.steps:
+            if (step.start, step.end) == (begin, finish):
+                return Range(begin, finish, step.number, step.name)
+        return Range(begin, finish, -1, "")
+
+    @functools.cached_property
+    def emulated(self) -> bool:
+        """True when the device rows are simulated."""
+        return self.info.get("emulated", "").lower() in ("true", "1", "yes")
+
+    @functools.cached_property
+    def has_device_rows(self) -> bool:
+        """False for a trace of host activity alone."""
+        return bool(self.rows("SELECT 1 FROM Execution LIMIT 1"))
+
+    @functools.cached_property
+    def timeline(self) -> Timeline:
+        """The tile index, built on first use."""
+        from neuronscope.analysis.timeline import Timeline
+
+        return Timeline.of(self)
+
+    def summary(self, selected: Range | None = None) -> Summary:
+        """The largest facts of a range; see `neuronscope.analysis.summary`."""
+        from neuronscope.analysis.summary import summarize
+
+        return summarize(self, selected)
+
+    def operators(self, selected: Range | None = None) -> Operators:
+        """The operator table of a range; see `neuronscope.analysis.operators`."""
+        from neuronscope.analysis.operators import operator_table
+
+        return operator_table(self, selected)
+
+    def close(self) -> None:
+        """Release the database."""
+        self._connection.close()
+
+
+def slug(name: str) -> str:
+    """`name` with everything but letters, digits, dot, dash and underscore replaced: safe in a URL and as a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "profile"
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The names, later ones that would get an id already taken numbered: `naive`, `naive-2`."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        chosen, number = name, 2
+        while slug(chosen) in taken:
+            chosen, number = f"{name}-{number}", number + 1
+        taken.add(slug(chosen))
+        result.append(chosen)
+    return result
+
+
+@functools.cache
+def published_schema() -> Mapping[str, Any]:
+    """The published profile schema, as checked in."""
+    text = resources.files("neuronscope.schema").joinpath("profile-schema-7.4.0.json").read_text()
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+_SQL_TYPES = {
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "uint64": "UBIGINT",
+    "uint32": "UINTEGER",
+    "float64": "DOUBLE",
+    "float32": "FLOAT",
+    "bool": "BOOLEAN",
+    "string": "VARCHAR",
+}
+
+
+def _sql_type(kind: str) -> str:
+    if match := re.fullmatch(r"list<(.+)>", kind):
+        return f"{_sql_type(match[1])}[]"
+    return _SQL_TYPES.get(kind, "VARCHAR")
+
+
+@functools.cache
+def table_schemas() -> Mapping[str, Mapping[str, str]]:
+    """SQL column types of every table, ours and published, by table name."""
+    found = {
+        table["name"]: {field["name"]: _sql_type(field["type"]) for field in table["fields"]}
+        for table in published_schema()["tables"]
+        if table["fields"]
+    }
+    for table in own.OWN_TABLES:
+        found[table.name] = {column.name: _sql_type(column.type) for column in table.columns}
+    return found
+
+
+def _sql_text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _escape_glob(path: str) -> str:
+    """`path` such that DuckDB's globbing finds only itself."""
+    return re.sub(r"([\[*?])", r"[\1]", path)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,20 @@
+-- busy: when any device work ran in the range, as a union of intervals; overlapping executions count once.
+--
+-- Parameters: as of executions(), and
+--   work_only  true: without the launch parts, that is only engines and DMA (kernels and copies whole)
+-- Columns: start_ts, end_ts (ns): disjoint intervals in order; first_execution: the one that begins each.
+CREATE OR REPLACE MACRO busy(
+    range_start := -9223372036854775807, range_end := 9223372036854775807, range_step := -1, work_only := false
+) AS TABLE
+WITH pieces AS (
+    SELECT CASE WHEN work_only THEN start_ts + launch_part ELSE start_ts END AS start_ts, end_ts, execution_id
+    FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
+), marked AS (
+    SELECT *, coalesce(start_ts > max(end_ts) OVER (
+        ORDER BY start_ts, execution_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS begins
+    FROM pieces
+), numbered AS (
+    SELECT *, count(*) FILTER (begins) OVER (ORDER BY start_ts, execution_id) AS island FROM marked
+)
+SELECT min(start_ts) AS start_ts, max(end_ts) AS end_ts, arg_min(execution_id, (start_ts, execution_id)) AS first_execution
+FROM numbered GROUP BY island ORDER BY start_ts;

@@ -1,0 +1,20 @@
+-- executions: the device work of a range, each execution once however many physical cores ran it.
+--
+-- Parameters (ns, absolute; all optional):
+--   range_start, range_end  half-open range of the device start
+--   range_step              step number: executions launched in that step; those that name no step go by their start
+-- Columns: those of the table Execution, and
+--   split       the source tells launch cost and program apart for this execution
+--   launch_part launch_ns, 0 without split
+--   work_part   duration without the launch part: engines and DMA, or the whole kernel or copy
+CREATE OR REPLACE MACRO executions(
+    range_start := -9223372036854775807, range_end := 9223372036854775807, range_step := -1
+) AS TABLE
+SELECT *,
+       launch_ns >= 0 AND program_ns >= 0 AS split,
+       CASE WHEN launch_ns > 0 THEN least(launch_ns, duration_ns) ELSE 0 END AS launch_part,
+       duration_ns - CASE WHEN launch_ns > 0 THEN least(launch_ns, duration_ns) ELSE 0 END AS work_part
+FROM Execution
+WHERE CASE WHEN range_step >= 0 AND step >= 0 THEN step = range_step
+           ELSE start_ts >= range_start AND start_ts < range_end END
+ORDER BY start_ts, execution_id;

@@ -1,0 +1,44 @@
+-- totals: the range in one row. span = launch_in_span + work_in_span + gaps, exactly.
+--
+-- Each nanosecond of the span goes to one term: engines and DMA (any program part runs), else launches (any launch part
+-- runs), else gaps (no device works). Without overlap the terms equal the sums of the executions' parts.
+--
+-- Parameters: as of executions().
+-- Columns (ns, bytes):
+--   executions      executions of compiled programs or kernels;  copies: memory copies and fills
+--   device_time_ns  sum of all durations; exec_ns: of programs and kernels alone; launch_ns, program_ns, estimated_ns: its parts (sums)
+--   split           any execution of the range tells its launch cost
+--   first_ts, last_ts, span_ns  first start to last end
+--   busy_ns         union of all executions
+--   launch_in_span, work_in_span, gaps_ns  the terms;  gaps: how many idle intervals
+--   bytes_moved     device memory bytes read and written; NULL when any execution of a program or kernel doesn't say
+--   flops           likewise
+CREATE OR REPLACE MACRO totals(
+    range_start := -9223372036854775807, range_end := 9223372036854775807, range_step := -1
+) AS TABLE
+WITH sums AS (
+    SELECT count(*) FILTER (kind = 'exec') AS executions,
+           count(*) FILTER (kind <> 'exec') AS copies,
+           coalesce(sum(duration_ns), 0)::BIGINT AS device_time_ns,
+           coalesce(sum(duration_ns) FILTER (kind = 'exec'), 0)::BIGINT AS exec_ns,
+           coalesce(sum(launch_part), 0)::BIGINT AS launch_ns,
+           coalesce(sum(work_part), 0)::BIGINT AS program_ns,
+           coalesce(sum(estimated_ns), 0)::BIGINT AS estimated_ns,
+           coalesce(bool_or(split), false) AS split,
+           min(start_ts) AS first_ts,
+           max(end_ts) AS last_ts,
+           coalesce(max(end_ts) - min(start_ts), 0) AS span_ns,
+           CASE WHEN bool_and(bytes_read >= 0 AND bytes_written >= 0) FILTER (kind = 'exec')
+                THEN sum(bytes_read + bytes_written) FILTER (kind = 'exec')::BIGINT END AS bytes_moved,
+           CASE WHEN bool_and(flops >= 0) FILTER (kind = 'exec')
+                THEN sum(flops) FILTER (kind = 'exec')::BIGINT END AS flops
+    FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
+), all_busy AS (
+    SELECT coalesce(sum(end_ts - start_ts), 0)::BIGINT AS busy_ns, greatest(count(*) - 1, 0) AS gaps
+    FROM busy(range_start := range_start, range_end := range_end, range_step := range_step)
+), work_busy AS (
+    SELECT coalesce(sum(end_ts - start_ts), 0)::BIGINT AS work_in_span
+    FROM busy(range_start := range_start, range_end := range_end, range_step := range_step, work_only := true)
+)
+SELECT sums.*, busy_ns, gaps, busy_ns - work_in_span AS launch_in_span, work_in_span, span_ns - busy_ns AS gaps_ns
+FROM sums, all_busy, work_busy;

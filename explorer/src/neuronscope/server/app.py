@@ -1,0 +1,245 @@
+"""Routes of docs/http-api.md over opened profiles. Every answer is computed by `neuronscope.analysis`; nothing is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from neuronscope.analysis import card, chain, compare, events, gaps, operators, timeline
+from neuronscope.analysis.events import UnknownEventError
+from neuronscope.analysis.profile import Profile, Range
+from neuronscope.formats.errors import NeuronscopeError
+from neuronscope.server.web import page
+
+__all__ = ["ARROW_TYPE", "create_app"]
+
+ARROW_TYPE = "application/vnd.apache.arrow.stream"
+_MAX_WIDTH = 16_384
+_MAX_LIMIT = 10_000
+_INT64 = 2**63
+_HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+
+
+class RequestError(NeuronscopeError, ValueError):
+    """A parameter of a request is missing or out of range."""
+
+
+class _NotFoundError(NeuronscopeError, KeyError):
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def create_app(profiles: Sequence[Profile]) -> Starlette:
+    """The application for these profiles, in this order; their ids must differ."""
+    by_id = {profile.id: profile for profile in profiles}
+    if len(by_id) != len(profiles):
+        raise ValueError("profile ids must be unique")
+
+    def find(identity: str) -> Profile:
+        try:
+            return by_id[identity]
+        except KeyError:
+            raise _NotFoundError(f"no profile {identity!r}. Opened: {', '.join(by_id) or 'none'}") from None
+
+    def listing(_: Request) -> Any:
+        return [card.profile_line(profile) for profile in profiles]
+
+    def profile_card(request: Request) -> Any:
+        return card.profile_card(find(request.path_params["p"]))
+
+    def overview(request: Request) -> Any:
+        profile = find(request.path_params["p"])
+        start, end = _window(request, profile)
+        return {"tracks": timeline.overview(profile, start, end, _integer(request, "width", 1000, 1, _MAX_WIDTH))}
+
+    def tiles(request: Request) -> Response:
+        profile = find(request.path_params["p"])
+        start, end = _window(request, profile)
+        tracks = request.query_params.get("tracks", "")
+        try:
+            chosen = {int(track) for track in tracks.split(",")} if tracks else None
+        except ValueError:
+            raise RequestError(f"tracks={tracks!r}: give track ids separated by commas, as in tracks=1,2") from None
+        table = profile.timeline.tile(start, end, _integer(request, "width", 1000, 1, _MAX_WIDTH), chosen)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return _answer(request, sink.getvalue().to_pybytes(), ARROW_TYPE)
+
+    def event(request: Request) -> Any:
+        return events.event_details(find(request.path_params["p"]), _event(request.path_params["id"]))
+
+    def event_chain(request: Request) -> Any:
+        return chain.chain(find(request.path_params["p"]), _event(request.path_params["id"]))
+
+    def neighbours(request: Request) -> Any:
+        direction = request.query_params.get("direction", "next")
+        if direction not in ("next", "previous"):
+            raise RequestError(f"direction={direction!r}: give next or previous")
+        return events.neighbour(
+            find(request.path_params["p"]), _event(request.query_params.get("event", "")), direction
+        )
+
+    def gap_list(request: Request) -> Any:
+        return gaps.gaps(find(request.path_params["p"]), _integer(request, "limit", 100, 1, _MAX_LIMIT))
+
+    def operator_table(request: Request) -> Any:
+        profile = find(request.path_params["p"])
+        selected = _range(request, profile)
+        table = profile.operators(selected)
+        total = compare.operator_rows([table.total])[0]
+        return {
+            "rows": compare.operator_rows(table.rows),
+            "total": total,
+            "reason": operators.reason(profile, selected),
+            "range": selected.text,
+        }
+
+    def search(request: Request) -> Any:
+        profile = find(request.path_params["p"])
+        text = request.query_params.get("q", "")
+        if not text:
+            return {"total": 0, "events": []}
+        try:
+            total, found = events.search(profile, text, _integer(request, "limit", 100, 1, _MAX_LIMIT))
+        except duckdb.Error as error:
+            raise RequestError(f"q={text!r}: {str(error).splitlines()[0]}") from None
+        return {"total": total, "events": found}
+
+    def ingest(request: Request) -> Any:
+        return card.ingest_report(find(request.path_params["p"]))
+
+    def comparison(request: Request) -> Any:
+        names = [name for name in request.query_params.get("profiles", "").split(",") if name]
+        chosen = [find(name) for name in dict.fromkeys(names)] if names else list(profiles)
+        base = request.query_params.get("base") or None
+        return compare.to_api(compare.compare(chosen, base))
+
+    prefix = "/api/profiles/{p}"
+    json_routes: list[tuple[str, Callable[[Request], Any]]] = [
+        ("/api/profiles", listing),
+        (prefix, profile_card),
+        (f"{prefix}/overview", overview),
+        (f"{prefix}/events/{{id}}", event),
+        (f"{prefix}/events/{{id}}/chain", event_chain),
+        (f"{prefix}/neighbours", neighbours),
+        (f"{prefix}/gaps", gap_list),
+        (f"{prefix}/operators", operator_table),
+        (f"{prefix}/search", search),
+        (f"{prefix}/ingest", ingest),
+        ("/api/compare", comparison),
+    ]
+    routes = [Route(path, _json_endpoint(handler)) for path, handler in json_routes]
+    routes.append(Route(f"{prefix}/tiles", tiles))
+    routes.append(Route("/api/{rest:path}", _no_route))
+    routes.append(Route("/{path:path}", page))
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(GZipMiddleware, minimum_size=1400, compresslevel=2)],
+        exception_handlers={
+            _NotFoundError: _failure(404),
+            UnknownEventError: _failure(404),
+            NeuronscopeError: _failure(400),
+            HTTPException: _http_failure,
+            Exception: _broken,
+        },
+    )
+
+
+def _no_route(request: Request) -> Response:
+    raise _NotFoundError(f"no route {request.url.path}. See docs/http-api.md")
+
+
+def _json_endpoint(handler: Callable[[Request], Any]) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        body = json.dumps(handler(request), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+            errors="replace"
+        )
+        return _answer(request, body, "application/json")
+
+    return endpoint
+
+
+def _answer(request: Request, body: bytes, media_type: str) -> Response:
+    """The body with an ETag of its content; 304 without it where the browser has it already."""
+    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = _HEADERS | {"ETag": tag}
+    held = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
+    if tag in held:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=media_type, headers=headers)
+
+
+def _failure(status: int) -> Callable[[Request, Exception], Response]:
+    def handler(_: Request, error: Exception) -> Response:
+        return _error(status, str(error))
+
+    return handler
+
+
+def _http_failure(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, error.detail)
+
+
+def _broken(_: Request, error: Exception) -> Response:
+    """Our own mistake: its kind for the user, the traceback for the server's log (starlette re-raises it there)."""
+    return _error(500, f"internal error ({type(error).__name__}): the server's log has the details; please report it")
+
+
+def _error(status: int, text: str) -> Response:
+    body = json.dumps({"error": " ".join(text.split())}, ensure_ascii=False)
+    return Response(body.encode(errors="replace"), status, media_type="application/json", headers=_HEADERS)
+
+
+def _integer(request: Request, name: str, default: int | None, low: int, high: int) -> int:
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        if default is None:
+            raise RequestError(f"parameter {name} is missing")
+        return default
+    try:
+        value = int(float(text)) if "." in text or "e" in text.lower() else int(text)
+    except (ValueError, OverflowError):
+        raise RequestError(f"{name}={text!r}: give a whole number") from None
+    if not low <= value <= high:
+        raise RequestError(f"{name}={value}: must be {low} to {high}")
+    return value
+
+
+def _window(request: Request, profile: Profile) -> tuple[int, int]:
+    """`start` and `end` of a request, relative to the origin; default the whole profile."""
+    start = _integer(request, "start", 0, -_INT64 // 4, _INT64 // 4)
+    end = _integer(request, "end", max(profile.span_ns, 1), -_INT64 // 4, _INT64 // 4)
+    if end <= start:
+        raise RequestError(f"start={start} end={end}: end must be greater than start")
+    return start, end
+
+
+def _range(request: Request, profile: Profile) -> Range:
+    if "start" not in request.query_params and "end" not in request.query_params:
+        return profile.default_range
+    start, end = _window(request, profile)
+    return profile.range(start + profile.origin_ns, end + profile.origin_ns)
+
+
+def _event(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise RequestError(f"event id {text!r} is not a number") from None
+    if not -_INT64 <= value < _INT64:
+        raise RequestError(f"event id {text} does not fit in 64 bits")
+    return value

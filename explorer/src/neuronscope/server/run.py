@@ -1,0 +1,78 @@
+"""Bind a port, say where, serve until interrupted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+import uvicorn
+
+from neuronscope.analysis.profile import Profile
+from neuronscope.formats.errors import NeuronscopeError
+from neuronscope.server.app import create_app
+
+__all__ = ["ServeError", "bind", "serve", "tunnel_command", "url"]
+
+_TRIES = 50
+
+
+class ServeError(NeuronscopeError, OSError):
+    """No port could be bound."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket on `port` or the next free one above it; 0 takes any.
+
+    Raises:
+        ServeError: the host is unknown, or none of the ports is free.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ServeError(f"--host {host}: {error.strerror or error}") from None
+    last = port if port == 0 else min(port + _TRIES, 65_535)
+    for candidate in range(port, last + 1):
+        server = socket.socket(family, kind, protocol)
+        try:
+            if os.name == "posix":
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind((address[0], candidate, *address[2:]))
+            server.listen(128)
+        except OSError as error:
+            server.close()
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                continue
+            raise ServeError(f"--host {host} --port {candidate}: {error.strerror}") from None
+        return server
+    raise ServeError(f"ports {port} to {last} on {host} are all taken or not allowed. Give another one with --port")
+
+
+def url(server: socket.socket) -> str:
+    """The address a browser on this machine opens."""
+    host, port = server.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def tunnel_command(port: int, environment: dict[str, str] | None = None) -> str | None:
+    """The command to run on the user's own machine when this is an SSH session, else None."""
+    values = os.environ if environment is None else environment
+    connection = values.get("SSH_CONNECTION", "").split()
+    if not connection:
+        return None
+    host = connection[2] if len(connection) == 4 else "THIS_HOST"
+    user = values.get("USER") or values.get("LOGNAME") or "USER"
+    return f"ssh -N -L {port}:127.0.0.1:{port} {user}@{host}"
+
+
+def serve(profiles: Sequence[Profile], server: socket.socket, on_ready: Callable[[], None] | None = None) -> None:
+    """Serve until interrupted (Ctrl-C, SIGTERM)."""
+    config = uvicorn.Config(
+        create_app(profiles), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2
+    )
+    if on_ready is not None:
+        on_ready()
+    uvicorn.Server(config).run(sockets=[server])
