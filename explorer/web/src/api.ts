@@ -1,0 +1,83 @@
+/** Typed access to the server: one function per route, errors as one line, progress of all requests in one signal. */
+
+import { createSignal } from "solid-js";
+import { decodeTile, type Tile } from "./timeline/tile";
+import type {
+  Chain,
+  Comparison,
+  EventCard,
+  EventDetails,
+  Gap,
+  IngestReport,
+  Operators,
+  Overview,
+  ProfileCard,
+  ProfileSummary,
+  Range,
+} from "./types";
+
+/** A request failed; the message is the server's own line, or says that the server is gone. */
+export class ApiError extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+  ) {
+    super(message);
+    this.name = "ApiError";
+  }
+}
+
+const [pending, setPending] = createSignal(0);
+
+/** Number of requests under way, for the progress bar. */
+export { pending };
+
+async function request(path: string, signal?: AbortSignal): Promise<Response> {
+  setPending((n) => n + 1);
+  try {
+    const response = await fetch(path, signal ? { signal } : {}).catch((error: unknown) => {
+      if (error instanceof DOMException && error.name === "AbortError") throw error;
+      throw new ApiError("The server does not answer. Start it again with `neuronscope view` and reload.", 0);
+    });
+    if (response.ok) return response;
+    const body: unknown = await response.json().catch(() => null);
+    const told = body && typeof body === "object" && "error" in body ? String(body.error) : null;
+    throw new ApiError(told ?? `${path} answered ${response.status} ${response.statusText}`, response.status);
+  } finally {
+    setPending((n) => n - 1);
+  }
+}
+
+async function json<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await (await request(path, signal)).json()) as T;
+}
+
+const of = (profile: string): string => `api/profiles/${encodeURIComponent(profile)}`;
+const round = (range: Range): string => `start=${Math.floor(range.start)}&end=${Math.ceil(range.end)}`;
+
+export const api = {
+  profiles: (): Promise<ProfileSummary[]> => json("api/profiles"),
+  profile: (p: string): Promise<ProfileCard> => json(of(p)),
+  overview: (p: string, range: Range, width: number): Promise<Overview> =>
+    json(`${of(p)}/overview?${round(range)}&width=${width}`),
+  event: (p: string, id: string): Promise<EventDetails> => json(`${of(p)}/events/${encodeURIComponent(id)}`),
+  chain: (p: string, id: string): Promise<Chain> => json(`${of(p)}/events/${encodeURIComponent(id)}/chain`),
+  neighbour: (p: string, id: string, direction: "next" | "previous"): Promise<EventCard | null> =>
+    json(`${of(p)}/neighbours?event=${encodeURIComponent(id)}&direction=${direction}`),
+  gaps: (p: string, limit: number): Promise<Gap[]> => json(`${of(p)}/gaps?limit=${limit}`),
+  operators: (p: string, range: Range): Promise<Operators> => json(`${of(p)}/operators?${round(range)}`),
+  search: (
+    p: string,
+    q: string,
+    limit: number,
+    signal?: AbortSignal,
+  ): Promise<{ total: number; events: EventCard[] }> =>
+    json(`${of(p)}/search?q=${encodeURIComponent(q)}&limit=${limit}`, signal),
+  ingest: (p: string): Promise<IngestReport> => json(`${of(p)}/ingest`),
+  compare: (profiles: string[], base: string): Promise<Comparison> =>
+    json(`api/compare?profiles=${profiles.map(encodeURIComponent).join(",")}&base=${encodeURIComponent(base)}`),
+  async tile(p: string, range: Range, width: number, tracks: number[]): Promise<Tile> {
+    const path = `${of(p)}/tiles?start=${range.start}&end=${range.end}&width=${width}&tracks=${tracks.join(",")}`;
+    return decodeTile(new Uint8Array(await (await request(path)).arrayBuffer()), range);
+  },
+};

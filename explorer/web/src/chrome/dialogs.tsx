@@ -1,0 +1,135 @@
+/** The help overlay and the report on what was read. */
+
+import { createResource, For, type JSX, onCleanup, onMount, Show } from "solid-js";
+import { api } from "../api";
+import { healthOpen, helpOpen, KEYS, setHealthOpen, setHelpOpen } from "../keys";
+import { Failure } from "../panels/panel";
+import { app } from "../state";
+
+function Dialog(props: { title: string; close: () => void; testid: string; children: JSX.Element }) {
+  let box!: HTMLDialogElement;
+  const before = document.activeElement as HTMLElement | null;
+  onMount(() => box.showModal());
+  onCleanup(() => before?.focus?.());
+  return (
+    <dialog
+      ref={box}
+      class="dialog"
+      aria-label={props.title}
+      data-testid={props.testid}
+      onClose={props.close}
+      onClick={(e) => e.target === box && props.close()}
+    >
+      <div class="dialog-body">
+        <header class="panel-head">
+          <h2>{props.title}</h2>
+          <span class="grow" />
+          <button type="button" class="icon" aria-label="Close" onClick={props.close}>
+            ✕
+          </button>
+        </header>
+        {props.children}
+      </div>
+    </dialog>
+  );
+}
+
+export function Dialogs() {
+  return (
+    <>
+      <Show when={helpOpen()}>
+        <Dialog title="Keys" testid="help" close={() => setHelpOpen(false)}>
+          <div class="keys">
+            <For each={[...new Set(KEYS.map((k) => k.group))]}>
+              {(group) => (
+                <section>
+                  <h3>{group}</h3>
+                  <dl>
+                    <For each={KEYS.filter((k) => k.group === group)}>
+                      {(k) => (
+                        <div>
+                          <dt>
+                            <kbd>{k.keys}</kbd>
+                          </dt>
+                          <dd>{k.text}</dd>
+                        </div>
+                      )}
+                    </For>
+                  </dl>
+                </section>
+              )}
+            </For>
+            <section>
+              <h3>What is drawn</h3>
+              <p>
+                A slice's colour is its operator's, the same in every view. Hatched is launch cost (calibrated), solid
+                is engines and DMA (simulated). A dashed outline and ≈ mean estimated. Slices narrower than a pixel
+                share one, as high as the time they cover. Light hatching between executions is idle time; point at it
+                for the cause.
+              </p>
+            </section>
+          </div>
+        </Dialog>
+      </Show>
+      <Show when={healthOpen()}>
+        <Dialog title="What was read" testid="health" close={() => setHealthOpen(false)}>
+          <Health />
+        </Dialog>
+      </Show>
+    </>
+  );
+}
+
+function Health() {
+  const [report] = createResource(app.profileId, api.ingest);
+  const count = (n: number | null): string =>
+    n === null ? "unknown (the format does not record it)" : n.toLocaleString("en-US");
+  return (
+    <Failure of={report}>
+      <Show when={app.ok(report)}>
+        {(r) => (
+          <>
+            <dl class="fields">
+              <For each={["in_file", "stored", "repaired", "skipped", "dropped"] as const}>
+                {(key) => (
+                  <div class="field">
+                    <dt>
+                      {key === "in_file" ? "events in the file" : key === "dropped" ? "dropped while recording" : key}
+                    </dt>
+                    <dd class="mono">{count(r()[key])}</dd>
+                  </div>
+                )}
+              </For>
+            </dl>
+            <Show when={r().rows.length} fallback={<p class="hint">Nothing had to be repaired or left out.</p>}>
+              <table class="ingest">
+                <thead>
+                  <tr>
+                    <th scope="col">kind</th>
+                    <th scope="col">count</th>
+                    <th scope="col">first at</th>
+                    <th scope="col">action</th>
+                    <th scope="col">reason</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  <For each={r().rows}>
+                    {(row) => (
+                      <tr>
+                        <td class="mono">{row.kind}</td>
+                        <td class="mono number">{row.count.toLocaleString("en-US")}</td>
+                        <td class="mono number">{row.offset ?? "–"}</td>
+                        <td>{row.action}</td>
+                        <td>{row.message}</td>
+                      </tr>
+                    )}
+                  </For>
+                </tbody>
+              </table>
+            </Show>
+          </>
+        )}
+      </Show>
+    </Failure>
+  );
+}

@@ -1,0 +1,121 @@
+/** Product, views, profile, badges, search, help, theme, link. */
+
+import { For, Show } from "solid-js";
+import { setHealthOpen, setHelpOpen } from "../keys";
+import { app } from "../state";
+import type { View } from "../url";
+import { Search } from "./search";
+
+export function TopBar() {
+  const list = () => app.ok(app.profiles) ?? [];
+  const views = (): { view: View; label: string }[] => [
+    { view: "timeline", label: "Timeline" },
+    { view: "operators", label: "Operators" },
+    ...(list().length > 1 ? [{ view: "compare" as const, label: "Compare" }] : []),
+  ];
+  const card = app.readyCard;
+  return (
+    <header class="top-bar">
+      <span class="product">Neuronscope</span>
+      <nav aria-label="Views">
+        <For each={views()}>
+          {(v) => (
+            <button
+              type="button"
+              class="view-tab"
+              aria-current={app.view() === v.view ? "page" : undefined}
+              onClick={() => app.setView(v.view)}
+            >
+              {v.label}
+            </button>
+          )}
+        </For>
+      </nav>
+      <span class="grow" />
+      <div class="badges">
+        <Show
+          when={list().length > 1 && app.view() !== "compare"}
+          fallback={
+            <Show when={card() && app.view() !== "compare"}>
+              <span class="chip name" title={card()!.path}>
+                {card()!.name}
+              </span>
+            </Show>
+          }
+        >
+          <select
+            class="chip name"
+            aria-label="Profile"
+            value={app.profileId() ?? ""}
+            title={card()?.path}
+            onChange={(e) => app.open(e.currentTarget.value)}
+          >
+            <For each={list()}>{(p) => <option value={p.id}>{p.name}</option>}</For>
+          </select>
+        </Show>
+        <Show when={app.view() === "compare" && list().length > 1}>
+          <span class="chip name">
+            {list().length} profiles · base {list().find((p) => p.id === app.base())?.name ?? list()[0]?.name}
+          </span>
+        </Show>
+        <Show when={card()}>
+          {(c) => (
+            <>
+              <span
+                class="chip made-by"
+                classList={{ emulated: c().made_by.emulated }}
+                data-testid="made-by"
+                title={c().made_by.notes.join("\n")}
+                tabindex={0}
+              >
+                {c().made_by.label}
+              </span>
+              <button
+                type="button"
+                class="chip health"
+                classList={{ amber: !c().health.clean }}
+                data-testid="health-chip"
+                title={
+                  c().health.clean
+                    ? "Everything in the file is shown"
+                    : "Not everything in the file is shown: click for reasons"
+                }
+                onClick={() => setHealthOpen(true)}
+              >
+                {c().health.text}
+              </button>
+            </>
+          )}
+        </Show>
+      </div>
+      <span class="grow" />
+      <Search />
+      <button
+        type="button"
+        class="icon"
+        aria-label="Keys and help"
+        title="Keys and help (?)"
+        onClick={() => setHelpOpen(true)}
+      >
+        ?
+      </button>
+      <button
+        type="button"
+        class="icon"
+        aria-label={`Switch to the ${app.theme() === "dark" ? "light" : "dark"} theme`}
+        title="Light or dark"
+        onClick={app.toggleTheme}
+      >
+        ◐
+      </button>
+      <button
+        type="button"
+        class="icon link-button"
+        title="Copy the link to this view"
+        onClick={() => app.copy(app.link(), "Link")}
+      >
+        Link
+      </button>
+    </header>
+  );
+}

@@ -1,0 +1,467 @@
+/** Several profiles at one scale, the sentence that explains the difference, and its terms, which sum exactly. */
+
+import { createMemo, createResource, createSignal, For, onCleanup, onMount, Show } from "solid-js";
+import { api } from "../api";
+import { css, darker, textOn } from "../colors";
+import { bytes, duration, markdownTable, nanoseconds, plural, signedMicroseconds } from "../format";
+import { Failure } from "../panels/panel";
+import { app } from "../state";
+import { ticks } from "../timeline/ticks";
+import type { ComparedExecution, ComparedProfile, Comparison } from "../types";
+import { RooflineChart } from "./roofline";
+
+export function CompareView() {
+  const ids = () => (app.ok(app.profiles) ?? []).map((p) => p.id);
+  const base = () => {
+    const wanted = app.base();
+    return wanted && ids().includes(wanted) ? wanted : ids()[0];
+  };
+  const [comparison] = createResource(
+    () => (ids().length > 1 && base() ? { ids: ids(), base: base()! } : null),
+    (q) => api.compare(q.ids, q.base),
+  );
+  return (
+    <div class="compare" data-testid="compare">
+      <Show
+        when={ids().length > 1}
+        fallback={
+          <p class="empty-note">
+            One profile is open, so there is nothing to compare. Open several:{" "}
+            <code>neuronscope view FIRST SECOND</code>.
+          </p>
+        }
+      >
+        <Failure of={comparison}>
+          <Show when={app.ok(comparison)}>{(c) => <Loaded data={c()} />}</Show>
+        </Failure>
+      </Show>
+    </div>
+  );
+}
+
+function Loaded(props: { data: Comparison }) {
+  const base = () => props.data.profiles.find((p) => p.id === props.data.base) ?? props.data.profiles[0]!;
+  const others = () => props.data.profiles.filter((p) => p.id !== props.data.base);
+  const [chosen, setChosen] = createSignal<string | null>(null);
+  const other = () => others().find((p) => p.id === chosen()) ?? others()[0];
+  return (
+    <>
+      <Show when={props.data.warnings.length}>
+        <div class="warning" role="note" data-testid="compare-warnings">
+          <For each={props.data.warnings}>{(w) => <p>{w}</p>}</For>
+        </div>
+      </Show>
+      <Lanes data={props.data} base={base()} />
+      <section class="compare-lower">
+        <h2 class="sentence" data-testid="compare-sentence">
+          {props.data.sentence}
+        </h2>
+        <Table data={props.data} base={base()} chosen={other()?.id ?? null} choose={setChosen} />
+        <div class="compare-cards">
+          <Show when={other()}>{(o) => <Terms base={base()} other={o()} />}</Show>
+          <Show when={props.data.roofline}>
+            {(r) => (
+              <section class="card" aria-label="Roofline">
+                <h3>
+                  Roofline, one dot per executable <span class="dim normal">{r().target}</span>
+                </h3>
+                <RooflineChart data={r()} />
+              </section>
+            )}
+          </Show>
+        </div>
+        <p class="panel-foot">{app.readyCard()?.made_by.notes.join(" · ")}</p>
+      </section>
+    </>
+  );
+}
+
+/** Width of an element, followed as it changes. */
+function useWidth(): { ref: (el: HTMLElement) => void; width: () => number } {
+  const [width, setWidth] = createSignal(0);
+  let element: HTMLElement | undefined;
+  onMount(() => {
+    const observer = new ResizeObserver(() => setWidth(element!.clientWidth));
+    observer.observe(element!);
+    setWidth(element!.clientWidth);
+    onCleanup(() => observer.disconnect());
+  });
+  return {
+    ref: (el) => {
+      element = el;
+    },
+    width,
+  };
+}
+
+const shortName = (op: string): string => op.replace(/^\w+::/, "");
+
+interface Piece {
+  execution: ComparedExecution;
+  x: number;
+  w: number;
+  count: number;
+}
+
+/** Executions on screen; those that share a pixel are one piece with a count. */
+function pieces(list: ComparedExecution[], scale: number): Piece[] {
+  const result: Piece[] = [];
+  for (const execution of list) {
+    const x = execution.start * scale;
+    const w = Math.max(1, execution.duration_ns * scale);
+    const last = result.at(-1);
+    if (last && x < last.x + 1 && w <= 1.5) {
+      last.count += 1;
+      last.w = Math.max(last.w, x + w - last.x);
+    } else result.push({ execution, x, w, count: 1 });
+  }
+  return result;
+}
+
+const LANE_H = 34;
+
+function Lanes(props: { data: Comparison; base: ComparedProfile }) {
+  const { ref, width } = useWidth();
+  const endOf = (p: ComparedProfile): number =>
+    p.executions_list.reduce((m, e) => Math.max(m, e.start + e.duration_ns), 0);
+  const span = createMemo(() => Math.max(1, ...props.data.profiles.map(endOf)) * 1.03);
+  const scale = () => Math.max(1, width()) / span();
+  return (
+    <section class="compare-upper" aria-label="Device lanes at one scale">
+      <h1>{plural(props.data.profiles.length, "profile")}, one scale</h1>
+      <p class="dim">aligned at the first dispatch · device lanes shown, hosts folded</p>
+      <div class="compare-lanes">
+        <div />
+        <div class="compare-ruler" ref={ref}>
+          <svg width={width()} height="20" aria-hidden="true">
+            <For each={ticks(0, span(), 0, width())}>
+              {(t) => (
+                <text class="axis-text mono" x={t.at * scale() + 3} y="13">
+                  {t.label}
+                </text>
+              )}
+            </For>
+          </svg>
+        </div>
+        <For each={props.data.profiles}>
+          {(p) => {
+            const less = () => endOf(props.base) - endOf(p);
+            return (
+              <>
+                <button
+                  type="button"
+                  class="compare-label"
+                  data-testid="compare-label"
+                  title={`Open ${p.name}`}
+                  onClick={() => app.open(p.id, { view: "timeline" })}
+                >
+                  <span class="mono strong">{p.name}</span>
+                  <span class="mono number" title={nanoseconds(p.device_time_ns)}>
+                    {duration(p.device_time_ns, { significant: 4, estimated: p.estimated_ns > 0 })}
+                  </span>
+                  <span class="dim small">{plural(p.executions, "execution")}</span>
+                </button>
+                <div class="compare-lane">
+                  <svg
+                    width={width()}
+                    height={LANE_H + 18}
+                    role="img"
+                    aria-label={`${p.name}: ${plural(p.executions, "execution")}`}
+                  >
+                    <Hatch id={`hatch-${p.id}`} />
+                    <For each={ticks(0, span(), 0, width())}>
+                      {(t) => <line class="grid" x1={t.at * scale()} x2={t.at * scale()} y1="0" y2={LANE_H + 18} />}
+                    </For>
+                    <For each={pieces(p.executions_list, scale())}>
+                      {(piece) => <Block piece={piece} profile={p} scale={scale()} y={9} height={LANE_H} label />}
+                    </For>
+                    <Show when={p.id !== props.base.id && Math.abs(less()) * scale() > 4}>
+                      <line
+                        class={less() > 0 ? "better-line" : "worse-line"}
+                        x1={endOf(p) * scale() + 6}
+                        x2={endOf(props.base) * scale()}
+                        y1={LANE_H / 2 + 9}
+                        y2={LANE_H / 2 + 9}
+                      />
+                      <Show when={less() * scale() > 120}>
+                        <text
+                          class="better-text"
+                          x={((endOf(p) + endOf(props.base)) / 2) * scale()}
+                          y={LANE_H / 2 + 2}
+                          text-anchor="middle"
+                        >
+                          {duration(less())} less
+                        </text>
+                      </Show>
+                    </Show>
+                    <line
+                      class="base-line"
+                      x1={endOf(props.base) * scale()}
+                      x2={endOf(props.base) * scale()}
+                      y1="0"
+                      y2={LANE_H + 18}
+                    />
+                  </svg>
+                </div>
+              </>
+            );
+          }}
+        </For>
+      </div>
+    </section>
+  );
+}
+
+function Hatch(props: { id: string }) {
+  return (
+    <defs>
+      <pattern id={props.id} width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+        <rect width="1.8" height="8" fill="#fff" opacity="0.28" />
+      </pattern>
+    </defs>
+  );
+}
+
+function Block(props: {
+  piece: Piece;
+  profile: ComparedProfile;
+  scale: number;
+  y: number;
+  height: number;
+  label?: boolean;
+}) {
+  const e = () => props.piece.execution;
+  const fill = () => app.color(e().op);
+  const launch = () => Math.min(props.piece.w, e().launch_ns * props.scale);
+  const name = () => shortName(e().op);
+  return (
+    <g
+      class="block"
+      data-testid="compare-execution"
+      onClick={() => app.open(props.profile.id, { view: "timeline", event: e().event_id })}
+    >
+      <title>
+        {props.piece.count > 1
+          ? `${props.piece.count} executions here, the first is ${e().op}`
+          : `${e().op}: ${duration(e().duration_ns)} = launch ${duration(e().launch_ns)} + engines and DMA ${duration(e().program_ns)}; gap before ${duration(e().gap_before_ns)}`}
+      </title>
+      <rect
+        x={props.piece.x + 0.5}
+        y={props.y + 0.5}
+        width={Math.max(1, props.piece.w - 1)}
+        height={props.height - 1}
+        rx="2"
+        fill={css(fill())}
+        stroke={props.piece.w > 4 ? css(darker(fill())) : "none"}
+      />
+      <Show when={launch() > 2}>
+        <rect
+          x={props.piece.x + 1}
+          y={props.y + 1}
+          width={launch() - 1}
+          height={props.height - 2}
+          fill={`url(#hatch-${props.profile.id})`}
+        />
+      </Show>
+      <Show when={props.label && props.piece.w > name().length * 7 + 16}>
+        <text x={props.piece.x + 8} y={props.y + props.height / 2 + 4} fill={css(textOn(fill()))}>
+          {name()}
+        </text>
+      </Show>
+    </g>
+  );
+}
+
+/** One profile's span drawn as its parts: every launch, every program, every gap. */
+function Parts(props: { profile: ComparedProfile; spanMax: number }) {
+  const { ref, width } = useWidth();
+  const first = () => props.profile.executions_list[0]?.start ?? 0;
+  const scale = () => Math.max(0, width() - 2) / props.spanMax;
+  const color = () =>
+    app.color(props.profile.ops.find((o) => o.device_time_ns > 0)?.name ?? props.profile.executions_list[0]?.op);
+  return (
+    <div ref={ref} class="parts">
+      <svg
+        width={width()}
+        height="22"
+        role="img"
+        aria-label={`launches ${duration(props.profile.launch_ns)}, engines and DMA ${duration(props.profile.program_ns)}, gaps ${duration(props.profile.gaps_ns)}`}
+      >
+        <Hatch id={`parts-${props.profile.id}`} />
+        <line class="gap-line" x1="0" x2={props.profile.span_ns * scale()} y1="11" y2="11" />
+        <For each={pieces(props.profile.executions_list, scale())}>
+          {(piece) => {
+            const x = () => piece.x - first() * scale();
+            const launch = () => (piece.count > 1 ? piece.w : Math.min(piece.w, piece.execution.launch_ns * scale()));
+            const rest = () => Math.max(piece.execution.program_ns > 0 ? 1.5 : 0, piece.w - launch());
+            return (
+              <>
+                <rect
+                  x={x()}
+                  y="2.5"
+                  width={Math.max(1, launch())}
+                  height="17"
+                  rx="1.5"
+                  fill={css(color())}
+                  stroke={launch() > 4 ? css(darker(color())) : "none"}
+                />
+                <Show when={launch() > 2}>
+                  <rect x={x()} y="2.5" width={launch()} height="17" fill={`url(#parts-${props.profile.id})`} />
+                </Show>
+                <Show when={piece.count === 1}>
+                  <rect class="program" x={x() + launch()} y="2.5" width={rest()} height="17" />
+                </Show>
+              </>
+            );
+          }}
+        </For>
+      </svg>
+    </div>
+  );
+}
+
+function Table(props: {
+  data: Comparison;
+  base: ComparedProfile;
+  chosen: string | null;
+  choose: (id: string) => void;
+}) {
+  const spanMax = () => Math.max(1, ...props.data.profiles.map((p) => p.span_ns));
+  const ratio = (p: ComparedProfile): string =>
+    p.ratio === null ? "–" : `${p.ratio >= 10 ? p.ratio.toFixed(0) : p.ratio.toFixed(1)}×`;
+  const verdict = (p: ComparedProfile): string =>
+    p.id === props.base.id || p.ratio === null ? "" : p.ratio > 1 ? "faster" : p.ratio < 1 ? "slower" : "same";
+  const move = (p: ComparedProfile): string =>
+    `${bytes(p.bytes_moved)}${p.bytes_at_hbm_peak_ns === null ? "" : ` · ${duration(p.bytes_at_hbm_peak_ns)}`}`;
+  const approx = (p: ComparedProfile) => ({ estimated: p.estimated_ns > 0 });
+  const markdown = (): string =>
+    markdownTable(
+      ["profile", "device time", `vs ${props.base.name}`, "span", "self CPU", "executions", "bytes · at HBM peak"],
+      props.data.profiles.map((p) => [
+        p.name,
+        duration(p.device_time_ns, approx(p)),
+        ratio(p),
+        duration(p.span_ns),
+        duration(p.self_cpu_ns),
+        String(p.executions),
+        move(p),
+      ]),
+    );
+  return (
+    <>
+      <table class="compare-table">
+        <thead>
+          <tr>
+            <th scope="col" class="left">
+              <button type="button" class="quiet" onClick={() => app.copy(markdown(), "Table")}>
+                Copy table
+              </button>
+            </th>
+            <th scope="col">device time</th>
+            <th scope="col">vs {props.base.name}</th>
+            <th scope="col">span</th>
+            <th scope="col">self CPU</th>
+            <th scope="col">executions</th>
+            <th scope="col">bytes · at HBM peak</th>
+            <th scope="col" class="left parts-head">
+              span = launches + engines and DMA + gaps
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          <For each={props.data.profiles}>
+            {(p) => (
+              <tr data-testid="compare-row" data-profile={p.id} classList={{ selected: p.id === props.chosen }}>
+                <th scope="row" class="mono left">
+                  <button
+                    type="button"
+                    class="row-name"
+                    aria-pressed={p.id === props.chosen}
+                    title={p.id === props.base.id ? "The base of the comparison" : "Explain this difference below"}
+                    onClick={() => p.id !== props.base.id && props.choose(p.id)}
+                  >
+                    {p.name}
+                  </button>
+                  <Show when={p.id !== props.base.id} fallback={<span class="base-mark">base</span>}>
+                    <button
+                      type="button"
+                      class="quiet make-base"
+                      onClick={() => app.setBase(p.id)}
+                      aria-label={`Make ${p.name} the base`}
+                    >
+                      make base
+                    </button>
+                  </Show>
+                </th>
+                <td class="mono strong" title={nanoseconds(p.device_time_ns)}>
+                  {duration(p.device_time_ns, approx(p))}
+                </td>
+                <td class={`mono strong ${verdict(p)}`}>
+                  {ratio(p)} <span class="small">{verdict(p)}</span>
+                </td>
+                <td class="mono dim" title={nanoseconds(p.span_ns)}>
+                  {duration(p.span_ns)}
+                </td>
+                <td class="mono dim" title={nanoseconds(p.self_cpu_ns)}>
+                  {duration(p.self_cpu_ns)}
+                </td>
+                <td class="mono dim">{p.executions.toLocaleString("en-US")}</td>
+                <td class="mono dim">{move(p)}</td>
+                <td class="left">
+                  <Parts profile={p} spanMax={spanMax()} />
+                </td>
+              </tr>
+            )}
+          </For>
+        </tbody>
+      </table>
+      <p class="legend" aria-label="Legend">
+        <span class="legend-launch" /> launch cost, one per execution (calibrated) <span class="legend-program" />{" "}
+        engines + DMA (simulated) <span class="legend-gap" /> gap
+      </p>
+    </>
+  );
+}
+
+function Terms(props: { base: ComparedProfile; other: ComparedProfile }) {
+  const sum = () => props.other.terms.reduce((n, t) => n + t.delta_ns, 0);
+  const exact = () => sum() === props.other.delta_span_ns;
+  return (
+    <section class="card terms" aria-label="Terms of the difference" data-testid="compare-terms">
+      <h3>
+        {props.base.name} → {props.other.name}, span {duration(props.base.span_ns)} → {duration(props.other.span_ns)}
+      </h3>
+      <table>
+        <tbody>
+          <For each={props.other.terms}>
+            {(t) => (
+              <tr data-testid="compare-term" data-name={t.name} data-delta-ns={t.delta_ns}>
+                <th scope="row">
+                  {t.name} {t.text}
+                </th>
+                <td class="dim">{t.detail}</td>
+                <td class="mono strong number" title={nanoseconds(t.delta_ns)}>
+                  {signedMicroseconds(t.delta_ns)}
+                </td>
+              </tr>
+            )}
+          </For>
+        </tbody>
+        <tfoot>
+          <tr data-testid="compare-sum" data-delta-ns={sum()}>
+            <th scope="row">sum</th>
+            <td class="dim">
+              {exact()
+                ? "exact, in nanoseconds"
+                : `the spans differ by ${signedMicroseconds(props.other.delta_span_ns)}: report this`}
+            </td>
+            <td class="mono strong number" title={nanoseconds(sum())}>
+              {signedMicroseconds(sum())}
+            </td>
+          </tr>
+        </tfoot>
+      </table>
+      <p class="small dim">Computed from the two profiles. Negative is less time than {props.base.name}.</p>
+    </section>
+  );
+}

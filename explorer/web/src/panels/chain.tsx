@@ -1,0 +1,93 @@
+/** The dependency chain as cards: cause at the top, the wait between them. */
+
+import { For, Show } from "solid-js";
+import { duration } from "../format";
+import { app } from "../state";
+import type { ChainEvent } from "../types";
+import { Failure, Panel } from "./panel";
+
+export function ChainPanel() {
+  const chain = () => {
+    const c = app.selected() ? app.ok(app.chain) : undefined;
+    return c?.events.some((e) => e.id === app.selected()) ? c : undefined;
+  };
+  const about = () => {
+    const c = chain();
+    return c ? (c.events[0]?.op ?? c.events[0]?.name ?? "") : "";
+  };
+  return (
+    <Panel title="Dependency chain" about={about()} class="chain-panel">
+      <Show when={app.selected()} fallback={<Hint />}>
+        <Failure of={app.chain}>
+          <Show when={chain()}>
+            {(c) => (
+              <>
+                <ol class="chain" aria-label="Events of the chain, cause first">
+                  <For each={c().events}>{(event, i) => <Card event={event} first={i() === 0} />}</For>
+                </ol>
+                <Show when={c().events.length === 1}>
+                  <p class="hint">Nothing else is linked to this slice.</p>
+                </Show>
+                <p class="panel-foot">J / K step along the chain · F zoom to it</p>
+              </>
+            )}
+          </Show>
+        </Failure>
+      </Show>
+    </Panel>
+  );
+}
+
+function Hint() {
+  return (
+    <div class="hint">
+      <p>Click a slice to see what caused it and what it caused.</p>
+      <p>
+        <kbd>.</kbd> steps through a lane, <kbd>N</kbd> goes to the largest gap, <kbd>?</kbd> shows all keys.
+      </p>
+    </div>
+  );
+}
+
+function Card(props: { event: ChainEvent; first: boolean }) {
+  const selected = () => app.selected() === props.event.id;
+  const estimated = () => {
+    const d = app.ok(app.details);
+    return d?.id === props.event.id && (d.execution?.estimated_ns ?? 0) > 0;
+  };
+  const note = () => {
+    const d = app.ok(app.details);
+    const x = d?.id === props.event.id ? d.execution : null;
+    if (!x || x.launch_ns === null || x.program_ns === null || x.launch_ns <= 0) return props.event.role;
+    const how = x.provenance.program ?? "simulated";
+    return `launch ${duration(x.launch_ns)} ${x.provenance.launch ?? ""} · engines + DMA ${how === "estimated" ? "≈ " : ""}${duration(x.program_ns)} ${how}`;
+  };
+  return (
+    <li>
+      <Show when={!props.first && props.event.wait_ns !== null}>
+        <div class="chain-wait">
+          <span aria-hidden="true">↓</span> {duration(props.event.wait_ns)} {props.event.wait_reason ?? ""}
+        </div>
+      </Show>
+      <button
+        type="button"
+        class="card chain-card"
+        classList={{ selected: selected() }}
+        style={{ "--hue": app.cssColor(props.event.op) }}
+        data-testid="chain-card"
+        data-event={props.event.id}
+        aria-current={selected() ? "true" : undefined}
+        onClick={() => app.select(props.event.id, { recentre: props.event })}
+        onDblClick={() => app.select(props.event.id, { fit: props.event })}
+      >
+        <span class="mono strong card-name">{props.event.name}</span>
+        <span class="mono strong number">
+          {estimated() ? "≈ " : ""}
+          {duration(props.event.duration_ns)}
+        </span>
+        <span class="mono small dim">{props.event.lane_label}</span>
+        <span class="small dim right">{note()}</span>
+      </button>
+    </li>
+  );
+}

@@ -1,0 +1,199 @@
+/** Everything known about the selected slice or gap; about the profile when nothing is selected. */
+
+import { For, type JSX, Show } from "solid-js";
+import { bytes, duration, nanoseconds, plural } from "../format";
+import { app, trackOf } from "../state";
+import type { EventDetails, Gap } from "../types";
+import { markdownRow } from "./markdown";
+import { Failure, Panel } from "./panel";
+
+export function EventPanel() {
+  const event = () => {
+    const d = app.selected() ? app.ok(app.details) : undefined;
+    return d?.id === app.selected() ? d : undefined;
+  };
+  return (
+    <Panel
+      title={app.gap() ? "Gap" : app.selected() ? "Event" : "Profile"}
+      about={event()?.name ?? (app.gap() ? trackOf(app.readyCard(), app.gap()!.track_id)?.short : undefined)}
+      class="event-panel"
+      testid="event-panel"
+      actions={
+        <Show when={event()}>
+          {(e) => (
+            <button
+              type="button"
+              class="quiet"
+              title="Copy as a Markdown row (C)"
+              onClick={() => app.copy(markdownRow(e(), app.link()), "Selection")}
+            >
+              Copy
+            </button>
+          )}
+        </Show>
+      }
+    >
+      <Show when={!app.gap()} fallback={<GapDetails gap={app.gap()!} />}>
+        <Show when={app.selected()} fallback={<ProfileFacts />}>
+          <Failure of={app.details}>
+            <Show when={event()}>{(e) => <Details event={e()} />}</Show>
+          </Failure>
+        </Show>
+      </Show>
+    </Panel>
+  );
+}
+
+function Row(props: { name: string; title?: string | undefined; children: JSX.Element }) {
+  return (
+    <div class="field" title={props.title}>
+      <dt>{props.name}</dt>
+      <dd class="mono">{props.children}</dd>
+    </div>
+  );
+}
+
+function Details(props: { event: EventDetails }) {
+  const e = () => props.event;
+  const x = () => props.event.execution;
+  const estimated = () => (x()?.estimated_ns ?? 0) > 0;
+  const approx = () => (estimated() ? "≈ " : "");
+  const others = () =>
+    Object.entries(e().attributes ?? {}).filter(
+      ([, value]) => value !== null && value !== "" && typeof value !== "object",
+    );
+  return (
+    <dl class="fields">
+      <Row name="start" title={nanoseconds(e().start - app.home().start)}>
+        {duration(e().start - app.home().start, { significant: 4 })}
+      </Row>
+      <Row name="duration" title={nanoseconds(e().duration_ns)}>
+        {approx()}
+        {duration(e().duration_ns, { significant: 4 })}
+      </Row>
+      <Row name="exact">{nanoseconds(e().duration_ns)}</Row>
+      <Show when={x()}>
+        {(execution) => (
+          <>
+            <Show when={execution().neff}>
+              <Row name="NEFF" title={execution().neff!}>
+                {execution().neff}
+              </Row>
+            </Show>
+            <Show when={execution().instructions !== null}>
+              <Row name="program">
+                {execution().instructions} instr
+                {execution().dma_transfers === null ? "" : ` · ${execution().dma_transfers} DMA`}
+              </Row>
+            </Show>
+            <Show when={execution().bytes_read !== null || execution().bytes_written !== null}>
+              <Row name="bytes">
+                {bytes(execution().bytes_read)} in · {bytes(execution().bytes_written)} out
+              </Row>
+            </Show>
+            <Show when={execution().launch_ns !== null && execution().launch_ns! > 0}>
+              <Row name="launch" title={nanoseconds(execution().launch_ns!)}>
+                {duration(execution().launch_ns)} {execution().provenance.launch ?? ""}
+              </Row>
+              <Row
+                name="engines + DMA"
+                title={execution().program_ns === null ? undefined : nanoseconds(execution().program_ns!)}
+              >
+                {approx()}
+                {duration(execution().program_ns)} {execution().provenance.program ?? ""}
+              </Row>
+            </Show>
+            <Show when={execution().bytes_at_hbm_peak_ns !== null}>
+              <Row name="bytes at HBM peak">{duration(execution().bytes_at_hbm_peak_ns)}</Row>
+            </Show>
+            <Show when={execution().queue_ns !== null}>
+              <Row name="queued">{duration(execution().queue_ns)}</Row>
+            </Show>
+            <Show when={execution().shapes}>
+              <Row name="shapes" title={execution().shapes!}>
+                {execution().shapes} {execution().dtypes ?? ""}
+              </Row>
+            </Show>
+            <Row name="module">{execution().module || "–"}</Row>
+            <Row name="source" title={execution().source ?? undefined}>
+              {execution().source ? shortSource(execution().source!) : "–"}
+            </Row>
+            <Show when={execution().step !== null && execution().step !== ""}>
+              <Row name="step">{execution().step}</Row>
+            </Show>
+          </>
+        )}
+      </Show>
+      <Row name="made by">{e().made_by}</Row>
+      <Show when={(x()?.physical_cores ?? 0) > 0}>
+        <Row name="counted">
+          once{(x()!.physical_cores ?? 1) > 1 ? ` (${plural(x()!.physical_cores!, "physical core")})` : ""}
+        </Row>
+      </Show>
+      <Show when={e().gap_before}>
+        <Row name="gap before">{e().gap_before!.text}</Row>
+      </Show>
+      <Row name="lane">{e().lane_label}</Row>
+      <Row name="id">{e().id}</Row>
+      <For each={others()}>
+        {([key, value]) => (
+          <Row name={key} title={String(value)}>
+            {String(value)}
+          </Row>
+        )}
+      </For>
+    </dl>
+  );
+}
+
+/** The last part of a path, as "naive.py:17". */
+const shortSource = (source: string): string => source.split("/").at(-1) ?? source;
+
+function GapDetails(props: { gap: Gap }) {
+  return (
+    <dl class="fields">
+      <p class="statement">{props.gap.text}</p>
+      <Row name="start" title={nanoseconds(props.gap.start - app.home().start)}>
+        {duration(props.gap.start - app.home().start, { significant: 4 })}
+      </Row>
+      <Row name="idle">{nanoseconds(props.gap.duration_ns)}</Row>
+      <Row name="cause">{props.gap.cause}</Row>
+      <Show when={props.gap.next_event}>
+        <div class="field">
+          <dt>ended by</dt>
+          <dd>
+            <button type="button" class="link mono" onClick={() => app.select(props.gap.next_event)}>
+              next slice
+            </button>
+          </dd>
+        </div>
+      </Show>
+    </dl>
+  );
+}
+
+function ProfileFacts() {
+  const card = app.readyCard;
+  return (
+    <Show when={card()}>
+      {(c) => (
+        <>
+          <dl class="fields">
+            <Row name="format">{c().format}</Row>
+            <Row name="made by">
+              {c().made_by.label}
+              {c().made_by.model_version ? ` · model ${c().made_by.model_version}` : ""}
+            </Row>
+            <Row name="span" title={nanoseconds(c().span_ns)}>
+              {duration(c().span_ns, { significant: 4 })}
+            </Row>
+            <Row name="health">{c().health.text}</Row>
+          </dl>
+          <ul class="facts">
+            <For each={c().facts}>{(fact) => <li>{fact}</li>}</For>
+          </ul>
+        </>
+      )}
+    </Show>
+  );
+}

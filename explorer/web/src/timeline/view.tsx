@@ -1,0 +1,478 @@
+/** The timeline's page part: overview, ruler, labelled lanes, tooltip; pointer and wheel. Keys are in keys.ts. */
+
+import { createEffect, createMemo, createResource, createSignal, For, on, onCleanup, onMount, Show } from "solid-js";
+import { ApiError, api } from "../api";
+import { setTimelineCommands } from "../commands";
+import { duration, nanoseconds, percent } from "../format";
+import { recentre, zoomRange } from "../range";
+import { app, trackOf } from "../state";
+import type { EventCard, Gap, ProfileCard, Range } from "../types";
+import { createTimeline, type Item, type Timeline } from "./controller";
+import { layoutOf } from "./layout";
+
+export const LABEL_WIDTH = 262;
+
+export function TimelineView(props: { card: ProfileCard }) {
+  let scroller!: HTMLDivElement;
+  let overview!: HTMLCanvasElement;
+  let ruler!: HTMLCanvasElement;
+  let under!: HTMLCanvasElement;
+  let slices!: HTMLCanvasElement;
+  let overlay!: HTMLCanvasElement;
+  let timeline: Timeline | undefined;
+
+  const [folded, setFolded] = createSignal<ReadonlySet<string>>(new Set());
+  const [size, setSize] = createSignal({ width: 0, height: 0 });
+  const [hover, setHover] = createSignal<{ item: Item; x: number; y: number } | null>(null);
+  const [measure, setMeasure] = createSignal<Range | null>(null);
+  const [brush, setBrush] = createSignal<Range | null>(null);
+  const [error, setError] = createSignal("");
+  const [firstTile, setFirstTile] = createSignal(false);
+  const layout = createMemo(() => layoutOf(props.card.groups, folded()));
+  const colour = createMemo(() => {
+    const by = app.colourBy();
+    const color = app.color;
+    app.theme(); // a new function when the theme changes
+    return (op: string | null, name: string) => color(by === "operator" ? op : name || op);
+  });
+  const gapById = createMemo(() => new Map((app.ok(app.gaps) ?? []).map((g) => [g.id, g])));
+
+  const [overviewData] = createResource(
+    () => {
+      const width = Math.round(size().width);
+      return width > 0 ? { p: props.card.id, range: app.home(), width } : null;
+    },
+    ({ p, range, width }) => api.overview(p, range, width).catch(() => ({ tracks: [] })),
+  );
+
+  onMount(() => {
+    timeline = createTimeline({ overview, ruler, under, slices, overlay }, api.tile, (problem) => {
+      if (!problem) {
+        setError("");
+        setFirstTile(true);
+      } else setError(problem instanceof ApiError ? problem.message : String(problem));
+    });
+    const measureSize = (): void => {
+      const box = { width: scroller.clientWidth - LABEL_WIDTH, height: scroller.clientHeight };
+      setSize(box);
+      timeline!.resize(box.width, box.height);
+    };
+    const observer = new ResizeObserver(measureSize);
+    observer.observe(scroller);
+    measureSize();
+    onCleanup(() => {
+      observer.disconnect();
+      timeline!.dispose();
+      setTimelineCommands(null);
+      window.__neuronscope = undefined;
+    });
+    window.__neuronscope = {
+      slices: () =>
+        timeline!.visibleItems().map((item) => ({
+          ...item,
+          trackLabel: trackOf(props.card, item.track)?.short ?? "",
+        })),
+      idle: () => timeline!.idle() && app.seeded(),
+      renderer: timeline.renderer,
+    };
+  });
+
+  createEffect(() => {
+    if (!app.seeded()) return;
+    timeline?.update({
+      card: props.card,
+      layout: layout(),
+      visible: app.visible(),
+      home: app.home(),
+      whole: app.whole(),
+      chain: app.selected() ? (app.ok(app.chain) ?? null) : null,
+      selected: app.selected(),
+      selectedGap: app.gap()?.id ?? null,
+      theme: app.theme(),
+      colour: colour(),
+      overview: app.ok(overviewData) ?? null,
+      hover: hover()?.item ?? null,
+      measure: measure(),
+      brush: brush(),
+    });
+  });
+
+  const showRow = (trackId: number): void => {
+    const row = layout().byTrack.get(trackId);
+    if (!row) return;
+    if (row.top < scroller.scrollTop) scroller.scrollTop = row.top - 8;
+    else if (row.top + row.height > scroller.scrollTop + scroller.clientHeight)
+      scroller.scrollTop = row.top + row.height - scroller.clientHeight + 8;
+  };
+  createEffect(
+    on(
+      () => app.ok(app.details),
+      (event) => event && event.id === app.selected() && showRow(event.track_id),
+    ),
+  );
+
+  // --- gaps --------------------------------------------------------------------------------------------------------
+  const selectGap = (gap: Gap): void => {
+    app.select(null, { gap });
+    const v = app.visible();
+    if (gap.start < v.start || gap.end > v.end) app.setRange(recentre(v, gap), "step");
+    showRow(gap.track_id);
+  };
+  const nextGap = (): void => {
+    const gaps = app.ok(app.gaps) ?? [];
+    if (!gaps.length) return app.tell("No gaps on the device lanes");
+    const at = gaps.findIndex((g) => g.id === app.gap()?.id);
+    selectGap(gaps[(at + 1) % gaps.length]!);
+  };
+
+  // --- pointer -----------------------------------------------------------------------------------------------------
+  let pointerX: number | null = null;
+  const localX = (e: { clientX: number }): number => e.clientX - slices.getBoundingClientRect().left;
+  const lanesDown = (e: PointerEvent): void => {
+    if (e.button !== 0) return;
+    const x0 = localX(e);
+    const startRange = app.visible();
+    const nsPerPx = (startRange.end - startRange.start) / size().width;
+    const t0 = timeline!.timeAt(x0);
+    const y0 = scroller.scrollTop + e.clientY;
+    let moved = false;
+    const measuring = e.shiftKey;
+    overlay.setPointerCapture(e.pointerId);
+    const move = (m: PointerEvent): void => {
+      const dx = localX(m) - x0;
+      if (!moved && Math.abs(dx) + Math.abs(scroller.scrollTop + m.clientY - y0) < 4) return;
+      moved = true;
+      setHover(null);
+      if (measuring) setMeasure({ start: t0, end: t0 + dx * nsPerPx });
+      else {
+        app.setRange({ start: startRange.start - dx * nsPerPx, end: startRange.end - dx * nsPerPx });
+        scroller.scrollTop = y0 - m.clientY;
+      }
+    };
+    const up = (u: PointerEvent): void => {
+      overlay.removeEventListener("pointermove", move);
+      overlay.removeEventListener("pointerup", up);
+      overlay.removeEventListener("pointercancel", up);
+      if (moved || u.type === "pointercancel") return;
+      setMeasure(null);
+      const item = timeline!.itemAt(localX(u), u.clientY - slices.getBoundingClientRect().top);
+      if (!item) return app.select(null);
+      if (!item.gap) return app.select(item.id);
+      selectGap(gapById().get(item.id) ?? gapFromItem(item));
+    };
+    overlay.addEventListener("pointermove", move);
+    overlay.addEventListener("pointerup", up);
+    overlay.addEventListener("pointercancel", up);
+  };
+  const lanesMove = (e: PointerEvent): void => {
+    pointerX = localX(e);
+    if (e.buttons) return;
+    const item = timeline!.itemAt(pointerX, e.clientY - slices.getBoundingClientRect().top);
+    setHover(item ? { item, x: e.clientX, y: e.clientY } : null);
+  };
+  const leave = (): void => {
+    pointerX = null;
+    setHover(null);
+  };
+  const wheel = (e: WheelEvent): void => {
+    const v = app.visible();
+    const nsPerPx = (v.end - v.start) / size().width;
+    const scale = e.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
+    if (e.ctrlKey || e.metaKey) {
+      e.preventDefault();
+      const factor = Math.exp(Math.max(-60, Math.min(60, e.deltaY * scale)) * 0.005);
+      app.setRange(zoomRange(v, factor, timeline!.timeAt(Math.max(0, localX(e)))));
+    } else if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
+      e.preventDefault();
+      const by = (e.shiftKey && !e.deltaX ? e.deltaY : e.deltaX) * scale * nsPerPx;
+      app.setRange({ start: v.start + by, end: v.end + by });
+    }
+  };
+  /** Drag on the ruler (the visible range) or the overview (the scope) zooms to what was dragged over. */
+  const brushDown = (e: PointerEvent, canvas: HTMLCanvasElement, of: () => Range, pannable: boolean): void => {
+    if (e.button !== 0) return;
+    const base = of();
+    const box = canvas.getBoundingClientRect();
+    const at = (m: PointerEvent): number =>
+      base.start + ((m.clientX - box.left) / Math.max(1, box.width)) * (base.end - base.start);
+    const t0 = at(e);
+    const v = app.visible();
+    const narrow = v.end - v.start < (base.end - base.start) * 0.97;
+    const pan = pannable && narrow && t0 > v.start && t0 < v.end;
+    let moved = false;
+    canvas.setPointerCapture(e.pointerId);
+    const move = (m: PointerEvent): void => {
+      if (!moved && Math.abs(m.clientX - e.clientX) < 3) return;
+      moved = true;
+      if (pan) app.setRange({ start: v.start + at(m) - t0, end: v.end + at(m) - t0 });
+      else setBrush({ start: t0, end: at(m) });
+    };
+    const up = (u: PointerEvent): void => {
+      canvas.removeEventListener("pointermove", move);
+      canvas.removeEventListener("pointerup", up);
+      canvas.removeEventListener("pointercancel", up);
+      const b = brush();
+      setBrush(null);
+      if (u.type === "pointercancel") return;
+      if (b && moved) app.setRange({ start: Math.min(b.start, b.end), end: Math.max(b.start, b.end) }, "step");
+      else if (!moved && pannable && narrow) app.setRange(recentre(v, { start: t0, end: t0 }), "step");
+    };
+    canvas.addEventListener("pointermove", move);
+    canvas.addEventListener("pointerup", up);
+    canvas.addEventListener("pointercancel", up);
+  };
+
+  setTimelineCommands({
+    zoom: (factor) => {
+      const v = app.visible();
+      const middle = pointerX === null ? (v.start + v.end) / 2 : timeline!.timeAt(pointerX);
+      app.setRange(zoomRange(v, factor, middle));
+    },
+    pan: (share) => {
+      const v = app.visible();
+      const by = (v.end - v.start) * share;
+      app.setRange({ start: v.start + by, end: v.end + by });
+    },
+    nextGap,
+    firstSlice: () => timeline?.visibleItems().find((i) => !i.gap)?.id ?? null,
+    clearMeasure: () => {
+      if (!measure()) return false;
+      setMeasure(null);
+      return true;
+    },
+  });
+
+  return (
+    <section class="timeline" aria-label="Timeline">
+      <div class="timeline-head">
+        <div class="label-column head-label">
+          <ScopePicker card={props.card} />
+        </div>
+        <div class="time-column">
+          <canvas
+            ref={overview}
+            class="overview"
+            role="img"
+            aria-label="Overview: share of time that host and device are busy"
+            onPointerDown={(e) => brushDown(e, overview, app.home, true)}
+            onDblClick={() => app.showHome()}
+          />
+          <canvas
+            ref={ruler}
+            class="ruler"
+            role="img"
+            aria-label="Time ruler; drag to zoom"
+            onPointerDown={(e) => brushDown(e, ruler, app.visible, false)}
+          />
+        </div>
+      </div>
+      <Show when={error()}>
+        <div class="error-line" role="alert">
+          {error()}
+          <button type="button" onClick={() => timeline?.redraw()}>
+            Try again
+          </button>
+        </div>
+      </Show>
+      <div
+        class="lanes"
+        ref={scroller}
+        onScroll={() => timeline?.scroll(scroller.scrollTop)}
+        on:wheel={{ handleEvent: wheel, passive: false }}
+      >
+        <div class="canvas-stack" style={{ left: `${LABEL_WIDTH}px` }}>
+          <canvas ref={under} style={sizeOf(size())} />
+          <canvas ref={slices} style={sizeOf(size())} data-testid="slices" />
+          <canvas
+            ref={overlay}
+            class="overlay"
+            style={sizeOf(size())}
+            role="img"
+            aria-label={`Timeline of ${props.card.name}; slices can be stepped through with comma and full stop`}
+            onPointerDown={lanesDown}
+            onPointerMove={lanesMove}
+            onPointerLeave={leave}
+            onDblClick={(e) => {
+              const item = timeline!.itemAt(localX(e), e.clientY - slices.getBoundingClientRect().top);
+              if (item && !item.gap) app.select(item.id, { fit: cardOf(item) });
+            }}
+          />
+          <Show when={!firstTile() && !error()}>
+            <div class="loading-lanes">loading the timeline…</div>
+          </Show>
+        </div>
+        <div class="lane-rows" style={{ height: `${layout().height}px` }}>
+          <For each={layout().rows}>
+            {(row) => (
+              <div
+                class={`lane-row ${row.kind}`}
+                style={{ top: `${row.top}px`, height: `${row.height}px` }}
+                data-testid={row.kind === "track" ? "lane-label" : "group-label"}
+                title={row.kind === "track" ? row.label : undefined}
+              >
+                <Show
+                  when={row.track}
+                  fallback={
+                    <button
+                      type="button"
+                      class="group-name mono"
+                      title={row.label}
+                      aria-expanded={!folded().has(row.key)}
+                      onClick={() => {
+                        const next = new Set(folded());
+                        if (!next.delete(row.key)) next.add(row.key);
+                        setFolded(next);
+                      }}
+                    >
+                      <span class="chevron" classList={{ closed: folded().has(row.key) }} aria-hidden="true">
+                        ▾
+                      </span>
+                      {row.label.replace("/", " / ")}
+                    </button>
+                  }
+                >
+                  {(track) => (
+                    <div class="lane-name">
+                      <div class="mono short">{track().short}</div>
+                      <div class="subtitle">{track().subtitle}</div>
+                    </div>
+                  )}
+                </Show>
+              </div>
+            )}
+          </For>
+        </div>
+        <Show when={props.card.empty}>{(text) => <div class="empty-note">{text()}</div>}</Show>
+      </div>
+      <Show when={hover()}>{(h) => <Tooltip at={h()} gaps={gapById()} card={props.card} />}</Show>
+    </section>
+  );
+}
+
+const sizeOf = (s: { width: number; height: number }) => ({ width: `${s.width}px`, height: `${s.height}px` });
+
+function cardOf(item: Item): EventCard {
+  return {
+    id: item.id,
+    name: item.name,
+    op: item.op,
+    track_id: item.track,
+    lane: item.lane,
+    lane_label: "",
+    role: "",
+    start: item.start,
+    end: item.start + item.duration,
+    duration_ns: item.duration,
+  };
+}
+
+function gapFromItem(item: Item): Gap {
+  return {
+    id: item.id,
+    track_id: item.track,
+    start: item.start,
+    end: item.start + item.duration,
+    duration_ns: item.duration,
+    cause: "unknown",
+    text: `${duration(item.duration)} idle`,
+    next_event: null,
+  };
+}
+
+/** Which step the page is about. */
+function ScopePicker(props: { card: ProfileCard }) {
+  const chosen = () => {
+    const name = app.scope();
+    if (name) return name;
+    const d = props.card.default_range;
+    return (
+      props.card.steps.find((s) => s.start === d.start && s.end === d.end)?.name ??
+      (d.end - d.start >= props.card.span_ns ? "all" : "default")
+    );
+  };
+  return (
+    <Show when={props.card.steps.length > 0} fallback={<span class="subtitle">{props.card.default_range.text}</span>}>
+      <select
+        class="scope"
+        aria-label="Step shown"
+        value={chosen()}
+        onChange={(e) => app.setScope(e.currentTarget.value === "default" ? null : e.currentTarget.value)}
+      >
+        <Show when={chosen() === "default"}>
+          <option value="default">{props.card.default_range.text}</option>
+        </Show>
+        <For each={props.card.steps}>
+          {(s, i) => (
+            <option value={s.name}>
+              {s.name} ({i() + 1} of {props.card.steps.length}){s.complete ? "" : ", incomplete"}
+            </option>
+          )}
+        </For>
+        <option value="all">whole recording</option>
+      </select>
+    </Show>
+  );
+}
+
+function Tooltip(props: { at: { item: Item; x: number; y: number }; gaps: Map<string, Gap>; card: ProfileCard }) {
+  const item = () => props.at.item;
+  const track = () => trackOf(props.card, item().track);
+  const place = () => {
+    const left =
+      props.at.x > innerWidth - 340 ? { right: `${innerWidth - props.at.x + 14}px` } : { left: `${props.at.x + 14}px` };
+    const top =
+      props.at.y > innerHeight - 190
+        ? { bottom: `${innerHeight - props.at.y + 12}px` }
+        : { top: `${props.at.y + 16}px` };
+    return { ...left, ...top };
+  };
+  const about = () => (item().estimated ? "≈ " : "");
+  return (
+    <div class="tooltip" style={place()} role="tooltip" data-testid="tooltip">
+      <Show
+        when={!item().gap}
+        fallback={
+          <>
+            <div class="tooltip-name">{props.gaps.get(item().id)?.text ?? `${duration(item().duration)} idle`}</div>
+            <div class="subtitle">gap on {track()?.short}</div>
+          </>
+        }
+      >
+        <div class="tooltip-name mono">
+          <span class="dot" style={{ background: app.cssColor(item().op) }} />
+          {item().name}
+        </div>
+        <Show when={item().op && item().op !== item().name}>
+          <div class="mono dim">{item().op}</div>
+        </Show>
+        <Show
+          when={item().count === 1}
+          fallback={
+            <div>
+              {item().count.toLocaleString("en-US")} slices here, busy {percent(item().busy)}; the longest is named.
+              Zoom in to see each.
+            </div>
+          }
+        >
+          <div class="tooltip-line">
+            <b>
+              {about()}
+              {duration(item().duration)}
+            </b>{" "}
+            <span class="dim">{nanoseconds(item().duration)}</span>
+          </div>
+          <Show when={item().launch > 0}>
+            <div class="dim">
+              launch {duration(item().launch)} calibrated · engines + DMA {about()}
+              {duration(item().duration - item().launch)} {item().estimated ? "estimated" : "simulated"}
+            </div>
+          </Show>
+        </Show>
+        <div class="dim">
+          starts at {duration(item().start - app.home().start, { significant: 5 })} · {track()?.short} ·{" "}
+          {track()?.provenance}
+        </div>
+      </Show>
+    </div>
+  );
+}

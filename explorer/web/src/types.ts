@@ -1,0 +1,204 @@
+/** The answers of the server, as docs/http-api.md states them. Times are nanoseconds relative to the profile's origin. */
+
+export interface ProfileSummary {
+  id: string;
+  name: string;
+  format: string;
+  made_by: MadeBy | string;
+  health: Health | string;
+  span_ns: number;
+}
+
+export interface MadeBy {
+  label: string;
+  emulated: boolean;
+  target: string | null;
+  model_version: string | null;
+  notes: string[];
+}
+
+export interface Health {
+  in_file: number;
+  stored: number;
+  repaired: number;
+  skipped: number;
+  dropped: number | null;
+  clean: boolean;
+  text: string;
+}
+
+export type TrackKind = "framework" | "stream" | "runtime" | "device" | "copy";
+
+export interface Track {
+  id: number;
+  label: string;
+  short: string;
+  kind: TrackKind;
+  subtitle: string;
+  provenance: "measured" | "emulated" | "recorded";
+  lanes: number;
+  physical_core: number | null;
+}
+
+export interface Range {
+  start: number;
+  end: number;
+}
+
+export interface ProfileCard {
+  id: string;
+  name: string;
+  path: string;
+  format: string;
+  origin_ns: string;
+  span_ns: number;
+  made_by: MadeBy;
+  health: Health;
+  steps: (Range & { name: string; complete: boolean })[];
+  default_range: Range & { text: string };
+  groups: { label: string; tracks: Track[] }[];
+  names: string[];
+  facts: string[];
+  empty: string | null;
+}
+
+export interface EventCard {
+  id: string;
+  name: string;
+  op: string | null;
+  track_id: number;
+  lane: number;
+  lane_label: string;
+  role: string;
+  start: number;
+  end: number;
+  duration_ns: number;
+}
+
+export interface Gap {
+  id: string;
+  track_id: number;
+  start: number;
+  end: number;
+  duration_ns: number;
+  cause: string;
+  text: string;
+  next_event: string | null;
+}
+
+export interface Execution {
+  execution_id: string;
+  launch_ns: number | null;
+  program_ns: number | null;
+  estimated_ns: number | null;
+  queue_ns: number | null;
+  bytes_read: number | null;
+  bytes_written: number | null;
+  bytes_at_hbm_peak_ns: number | null;
+  flops: number | null;
+  neff: string | null;
+  instructions: number | null;
+  dma_transfers: number | null;
+  shapes: string | null;
+  dtypes: string | null;
+  module: string | null;
+  source: string | null;
+  step: number | string | null;
+  physical_cores: number | null;
+  provenance: { launch?: string; program?: string };
+}
+
+export interface EventDetails extends EventCard {
+  execution: Execution | null;
+  gap_before: Gap | null;
+  attributes: Record<string, unknown>;
+  made_by: string;
+  markdown: string;
+}
+
+export type ChainEvent = EventCard & { wait_ns: number | null; wait_reason: string | null };
+
+export interface Chain {
+  cause: string;
+  events: ChainEvent[];
+  links: { from: string; to: string; wait_ns: number }[];
+  upstream: string[];
+  downstream: string[];
+}
+
+export interface OperatorRow {
+  name: string;
+  calls: number;
+  self_cpu_ns: number;
+  device_time_ns: number;
+  launch_ns: number;
+  program_ns: number;
+  estimated_ns: number;
+  executions: number;
+  share: number;
+  events: string | null;
+}
+
+export interface Operators {
+  rows: OperatorRow[];
+  total: OperatorRow;
+  reason: { title: string; lines: string[] } | null;
+}
+
+export interface Overview {
+  tracks: { kind: "framework" | "device"; busy: number[]; name_id: number[] }[];
+}
+
+export interface IngestReport {
+  in_file: number;
+  stored: number;
+  repaired: number;
+  skipped: number;
+  dropped: number | null;
+  rows: { kind: string; count: number; offset: number | string | null; action: string; message: string }[];
+}
+
+export interface ComparedExecution {
+  event_id: string;
+  op: string;
+  start: number;
+  duration_ns: number;
+  launch_ns: number;
+  program_ns: number;
+  gap_before_ns: number;
+}
+
+export interface ComparedProfile {
+  id: string;
+  name: string;
+  device_time_ns: number;
+  span_ns: number;
+  self_cpu_ns: number;
+  executions: number;
+  launch_ns: number;
+  program_ns: number;
+  estimated_ns: number;
+  gaps_ns: number;
+  bytes_moved: number | null;
+  bytes_at_hbm_peak_ns: number | null;
+  ratio: number | null;
+  executions_list: ComparedExecution[];
+  terms: { name: string; text: string; detail: string; delta_ns: number }[];
+  delta_span_ns: number;
+  ops: OperatorRow[];
+}
+
+export interface Roofline {
+  target: string;
+  peak_flops: number;
+  hbm_bytes_per_second: number;
+  points: { profile: string; name: string; flops_per_byte: number; flops_per_second: number; bound: string }[];
+}
+
+export interface Comparison {
+  base: string;
+  warnings: string[];
+  sentence: string;
+  profiles: ComparedProfile[];
+  roofline: Roofline | null;
+}
