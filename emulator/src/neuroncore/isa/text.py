@@ -26,8 +26,8 @@ from neuroncore.isa.program import Access, Instruction, Loop, Operand, Program, 
 __all__ = ["parse_program", "print_operands", "print_program"]
 
 
-def print_program(program: Program) -> str:
-    """The program as text."""
+def print_program(program: Program, *, origins: bool = True) -> str:
+    """The program as text; without `origins`, the ATen ops and source lines are left out (for hashing what executes)."""
     lines = [f"program {json.dumps(program.name)}"]
     for tensor in program.tensors:
         lines.append(f"tensor {tensor.name} {tensor.kind} {tensor.dtype} {_json(tensor.shape)}")
@@ -37,7 +37,7 @@ def print_program(program: Program) -> str:
             f"tile {tile.name} {tile.memory} {tile.partitions} bytes {tile.free_bytes} {tile.dtype}"
             f" address {address} partition {tile.start_partition}"
         )
-    lines.extend(_body(program.body, ""))
+    lines.extend(_body(program.body, "", origins))
     return "\n".join(lines) + "\n"
 
 
@@ -46,25 +46,25 @@ def print_operands(instruction: Instruction) -> str:
     return " ".join(f"{name}={_operand(value)}" for name, value in instruction.operands)
 
 
-def _body(body: tuple[Instruction | Loop, ...], indent: str) -> Iterator[str]:
+def _body(body: tuple[Instruction | Loop, ...], indent: str, origins: bool) -> Iterator[str]:
     for item in body:
         if isinstance(item, Loop):
             yield f"{indent}loop {item.name} {item.count} {{"
-            yield from _body(item.body, indent + "  ")
+            yield from _body(item.body, indent + "  ", origins)
             yield f"{indent}}}"
         else:
-            yield indent + _instruction(item)
+            yield indent + _instruction(item, origins)
 
 
-def _instruction(i: Instruction) -> str:
+def _instruction(i: Instruction, origins: bool) -> str:
     parts = [i.engine, i.opcode, *(f"{name}={_operand(value)}" for name, value in i.operands)]
     if i.queue:
         parts.append(f"queue={i.queue}")
     parts += [f"wait={w.semaphore}>={w.value}{_steps(w.steps)}" for w in i.waits]
     parts += [f"signal={s.semaphore}+{s.increment}" for s in i.signals]
-    if i.op or i.source:
+    if origins and (i.op or i.source):
         parts.append(f";op {json.dumps(i.op)}")
-    if i.source:
+    if origins and i.source:
         parts.append(f"at {json.dumps(i.source)}")
     return " ".join(parts)
 

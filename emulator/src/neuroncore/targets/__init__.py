@@ -51,11 +51,11 @@ class Target:
         sbuf_usable_bytes_per_partition: what the allocator may use; the rest is reserved.
         scalar_latency_cycles …: from issue to visible result, beyond the cycles of the instruction itself.
         tensor_warmup_rate: fraction of full rate during `tensor_warmup_ns` of activity after `tensor_idle_ns` of idling.
-        dma_row_min_ns: shortest time of one descriptor (row) on a DMA engine.
+        dma_row_min_ns: shortest time of one descriptor (row) of a queue on a DMA engine; other queues go on meanwhile.
         dma_start_ns: from trigger to first byte.
         dma_done_ns: from last byte to the semaphore seen by an engine.
         dge_fixed_ns, dge_row_ns: time a descriptor generator is busy per DMA and per row.
-        dge_software_ns: time GpSimd is busy building the descriptors of one DMA.
+        dge_software_ns: time GpSimd is busy building the descriptors of one DMA; its first byte follows `dma_software_start_ns` later.
         launch_cost_plain_ns: fixed device time of one execution without profiling.
         launch_cost_profiled_ns: the same while DEVICE and RUNTIME streams are captured.
         launch_latency_ns: from enqueue to device start on an idle core.
@@ -100,6 +100,7 @@ class Target:
     dge_fixed_ns: float
     dge_row_ns: float
     dge_software_ns: float
+    dma_software_start_ns: float
     dma_transpose_hbm_fraction: float
     dma_transpose_sbuf_fraction: float
     launch_cost_plain_ns: int
