@@ -6,12 +6,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
-    from neuroncore.graph import Graph
+from neuroncore import compiler
+from neuroncore.compiler import COMPILER_VERSION, Estimated, compile_program, op_parts
+from neuroncore.graph import Graph
+from neuroncore.isa import print_program
+from neuroncore.targets import Target, load_target
+from neuroncore.timing import Timeline, simulate
+from neuronscope.formats import neff as neff_format
+from neuronscope.formats import tables
+
+__all__ = ["Executable", "compile_graph", "is_lowered", "op_status"]
+
+#: Opcode of the row that stands for an op without instructions.
+ESTIMATE_OPCODE = "estimate"
 
 
 @dataclass(frozen=True)
@@ -27,7 +38,9 @@ class Executable:
         flops: multiply and add counted separately.
         instructions, dma_transfers: rows for the NTFF tables of `neuronscope.formats.tables`
             (INSTRUCTIONS, DMA_TRANSFERS), `neff` column filled.
-        program: the `neuroncore.isa` program, executable on `neuroncore.machine`.
+        program: the `neuroncore.isa` program, executable on `neuroncore.machine`. Inputs are flat: the storage of input
+            number i from its first element, `in<i>`; results are `out<i>`. A result that is a view of an input, or of another
+            result, has no tensor of its own.
     """
 
     name: str
@@ -52,4 +65,119 @@ def compile_graph(graph: Graph, target_name: str | None = None) -> Executable:
     Raises:
         neuroncore.errors.NeuroncoreError: bad target, tensor too large for HBM, …
     """
-    raise NotImplementedError  # contract stub, replaced by the engine work
+    target = load_target(target_name)
+    compiled = compile_program(_anonymous(graph), target)
+    timelines = [p if isinstance(p, Estimated) else simulate(p, target) for p in compiled.pieces]
+    estimates = [p for p in timelines if isinstance(p, Estimated)]
+    info = {
+        "name": _label(graph),
+        "target": target.name,
+        "target_hash": target.hash,
+        "compiler_version": COMPILER_VERSION,
+        "estimates": [[e.op, e.reason, e.duration_ns] for e in estimates],
+    }
+    program = compiled.program
+    tensors = [{"name": t.name, "kind": t.kind, "dtype": t.dtype, "elements": t.elements} for t in program.tensors]
+    debug = {"graph": graph.name, "instructions": [[i.op, i.source] for i in program.instructions()]}
+    neff = neff_format.pack(info, print_program(program), tensors, debug)
+    digest = neff_format.unpack(neff).hash
+    instructions, transfers, total_ns = _joined(timelines, digest)
+    return Executable(
+        name=graph.name,
+        hash=digest,
+        neff=neff,
+        program_ns=total_ns,
+        estimated_ns=sum(e.duration_ns for e in estimates),
+        bytes_read=sum(p.bytes_read for p in timelines),
+        bytes_written=sum(p.bytes_written for p in timelines),
+        flops=sum(p.flops for p in timelines),
+        instructions=instructions,
+        dma_transfers=transfers,
+        program=program,
+    )
+
+
+def _label(graph: Graph) -> str:
+    """A name that depends on what is computed, not on who called it: it is part of the hash."""
+    return graph.nodes[0].target if len(graph.nodes) == 1 else f"graph of {len(graph.nodes)} ops"
+
+
+def _anonymous(graph: Graph) -> Graph:
+    return Graph(_label(graph), graph.inputs, graph.nodes, graph.outputs, graph.mutates)
+
+
+def _joined(pieces: list[Timeline | Estimated], neff: str) -> tuple[pa.Table, pa.Table, int]:
+    """The tables of all pieces, one after the other in time."""
+    if len(pieces) == 1 and isinstance(pieces[0], Timeline):
+        only = pieces[0]
+        return only.instruction_table(neff), only.dma_table(neff), only.program_ns
+    instructions = [tables.INSTRUCTIONS.schema.empty_table()]
+    transfers = [tables.DMA_TRANSFERS.schema.empty_table()]
+    now = rows = moves = 0
+    counters: dict[str, int] = {}
+    for piece in pieces:
+        if isinstance(piece, Estimated):
+            instructions.append(_estimate_row(piece, neff, rows, now, counters))
+            rows += 1
+            now += piece.duration_ns
+            continue
+        table = _shifted(piece.instruction_table(neff), ("offset_ns",), now, rows)
+        counts = table.column("engine").to_pylist()
+        pc = table.column("pc").to_pylist()
+        position = table.schema.get_field_index("pc")
+        table = table.set_column(
+            position, table.schema.field(position), pa.array([p + counters.get(e, 0) for p, e in zip(pc, counts, strict=True)], pa.int64())
+        )
+        for engine in counts:
+            counters[engine] = counters.get(engine, 0) + 1
+        instructions.append(table)
+        rows += table.num_rows
+        moved = _shifted(piece.dma_table(neff), ("offset_ns", "trigger_offset_ns", "done_offset_ns"), now, moves)
+        transfers.append(moved)
+        moves += moved.num_rows
+        now += piece.program_ns
+    joined = [pa.concat_tables(t).unify_dictionaries().combine_chunks() for t in (instructions, transfers)]
+    return joined[0], joined[1], now
+
+
+def _shifted(table: pa.Table, columns: tuple[str, ...], offset_ns: int, first_id: int) -> pa.Table:
+    for name, amount in (*((c, offset_ns) for c in columns), ("id", first_id)):
+        position = table.schema.get_field_index(name)
+        values = pa.array(table.column(name).to_numpy() + amount, pa.int64())
+        table = table.set_column(position, table.schema.field(position), values)
+    return table
+
+
+def _estimate_row(piece: Estimated, neff: str, row: int, start_ns: int, counters: dict[str, int]) -> pa.Table:
+    values: dict[str, Any] = {c.name: 0 for c in tables.INSTRUCTIONS.columns}
+    values |= {
+        "neff": neff, "id": row, "engine": "GpSimd", "opcode": ESTIMATE_OPCODE, "pc": counters.get("GpSimd", 0),
+        "operands": f"bytes_read={piece.bytes_read} bytes_written={piece.bytes_written} reason={piece.reason}",
+        "offset_ns": start_ns, "duration_ns": piece.duration_ns, "op": piece.op, "source": piece.source, "flops": piece.flops,
+    }  # fmt: skip
+    counters["GpSimd"] = counters.get("GpSimd", 0) + 1
+    schema = tables.INSTRUCTIONS.schema
+    arrays = []
+    for column in schema:
+        if pa.types.is_dictionary(column.type):
+            arrays.append(pa.array([values[column.name]], pa.string()).dictionary_encode())
+        else:
+            arrays.append(pa.array([values[column.name]], column.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def is_lowered(target: str) -> bool:
+    """Whether an op ("aten.mul.Tensor", "aten::mul_") has a lowering; a form of it may still end as an estimate."""
+    name, _ = op_parts(target)
+    known = compiler.LOWERINGS.keys() | compiler.VIEWS.keys()
+    return name in known or (name.endswith("_") and name[:-1] in known)
+
+
+def op_status() -> list[tuple[str, str]]:
+    """(ATen name, "lowered") for every op the compiler has a lowering for, sorted; any other op is "estimated"."""
+    return [(f"aten::{name}", "lowered") for name in sorted(compiler.LOWERINGS.keys() | compiler.VIEWS.keys())]
+
+
+def target_of(name: str | None) -> Target:
+    """The target a compilation with this name uses."""
+    return load_target(name)

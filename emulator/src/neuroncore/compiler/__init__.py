@@ -1,0 +1,242 @@
+"""The compiler: a graph of ATen ops becomes a program of NeuronCore instructions, in the order of `PASSES`.
+
+Start reading at `PASSES`; each pass is a plain function from one immutable form to the next and lives in the module of its name:
+
+    graph → decompose → Module of primitives → drop_unused → fuse → Kernels → tile → Tiled → allocate → pipeline → Ordered
+          → synchronize → Program
+
+`compile_program(graph, target)` runs them all, `dump(graph, after="fuse")` prints the form a pass leaves.
+
+A program runs on one physical NeuronCore for now, also where a logical core is two (LNC 2 on trn2): the second stays idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from neuroncore.compiler.allocate import allocate
+from neuroncore.compiler.decompose import decompose
+from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse
+from neuroncore.compiler.ir import Buffer, Module, format_module, reads, writes
+from neuroncore.compiler.lowering import LOWERINGS, VIEWS, op_parts
+from neuroncore.compiler.pipeline import Ordered, pipeline
+from neuroncore.compiler.tile import Block, Estimated, Tiled, tile
+from neuroncore.errors import CapacityError, VerifyError
+from neuroncore.graph import DTYPE_BYTES, Graph
+from neuroncore.isa import Instruction, Program, print_program, synchronize, verify
+from neuroncore.isa import Tile as _Tile
+from neuroncore.targets import Target
+
+__all__ = [
+    "COMPILER_VERSION",
+    "LOWERINGS",
+    "PASSES",
+    "VIEWS",
+    "Compiled",
+    "Estimated",
+    "Pass",
+    "compile_program",
+    "dump",
+    "op_parts",
+]
+
+#: Part of every NEFF's hash: change it whenever equal graphs may give other programs.
+COMPILER_VERSION = "1"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program, and its pieces in execution order: programs to be timed one after the other and estimates between them."""
+
+    program: Program
+    pieces: tuple[Program | Estimated, ...]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A step of the compiler: its name in dumps and errors, what it does, how its result prints and is checked."""
+
+    name: str
+    run: Callable[[Any, Target], Any]
+    text: Callable[[Any], str]
+    check: Callable[[Any, Target], None]
+
+
+def _synchronize(ordered: Ordered, target: Target) -> Compiled:
+    """One program with semaphores; where estimates cut it, also its pieces."""
+    tiled = ordered.tiled
+    tiles = tuple(t for kernel in tiled.tiles for t in kernel)
+    whole = tuple(i for s in ordered.segments if not isinstance(s, Estimated) for i in s)
+    program = synchronize(Program(tiled.name, tiled.tensors, tiles, whole))
+    if not any(isinstance(s, Estimated) for s in ordered.segments):
+        return Compiled(program, (program,) if whole else ())
+    pieces: list[Program | Estimated] = []
+    body: list[Instruction] = []
+    for segment in (*ordered.segments, None):
+        if isinstance(segment, tuple):
+            body += segment
+            continue
+        if body:
+            pieces.append(synchronize(Program(tiled.name, tiled.tensors, _used(tiles, body), tuple(body))))
+            body = []
+        if segment is not None:
+            pieces.append(segment)
+    return Compiled(program, tuple(pieces))
+
+
+def _used(tiles: tuple[_Tile, ...], body: list[Instruction]) -> tuple[_Tile, ...]:
+    names = {a.buffer for i in body for _, a in i.accesses()}
+    return tuple(t for t in tiles if t.name in names)
+
+
+# -- printing ------------------------------------------------------------------------------------------------------------------
+
+
+def _print_tiled(tiled: Tiled) -> str:
+    return print_program(Program(tiled.name, tiled.tensors, tuple(t for k in tiled.tiles for t in k), ())) + "".join(
+        _print_block(b) for b in tiled.blocks
+    )
+
+
+def _print_block(block: Block | Estimated) -> str:
+    if isinstance(block, Estimated):
+        return f"estimate {block.op}: {block.duration_ns} ns, {block.reason}\n"
+    lines = [f"kernel {block.kernel}"]
+    lines += [f"  {text}" for text in _instruction_lines(block.prologue)]
+    for number, iteration in enumerate(block.iterations):
+        lines.append(f" iteration {number}")
+        lines += [f"  {text}" for text in _instruction_lines(tuple(i for i, _ in iteration))]
+    return "\n".join(lines) + "\n"
+
+
+def _instruction_lines(instructions: tuple[Instruction, ...]) -> list[str]:
+    text = print_program(Program("", (), (), instructions))
+    return text.rstrip("\n").split("\n")[1:]
+
+
+def _print_ordered(ordered: Ordered) -> str:
+    lines: list[str] = []
+    for segment in ordered.segments:
+        if isinstance(segment, Estimated):
+            lines.append(_print_block(segment).rstrip("\n"))
+        else:
+            lines += ["kernel", *(f"  {text}" for text in _instruction_lines(segment))]
+    return "\n".join(lines) + "\n"
+
+
+def _print_compiled(compiled: Compiled) -> str:
+    text = print_program(compiled.program)
+    return text + "".join(_print_block(p) for p in compiled.pieces if isinstance(p, Estimated))
+
+
+# -- checks between passes -----------------------------------------------------------------------------------------------------
+
+
+def _check_module(module: Module, target: Target) -> None:
+    written = {i for i, b in enumerate(module.buffers) if b.kind == "input"}
+    for number, prim in enumerate(module.prims):
+        for view in reads(prim):
+            _check_view(module.buffers, view.buffer, view.extent, f"{module.name}: primitive {number} ({prim.op})")
+        for view in writes(prim):
+            _check_view(module.buffers, view.buffer, view.extent, f"{module.name}: primitive {number} ({prim.op})")
+            written.add(view.buffer)
+    missing = [b.name for i, b in enumerate(module.buffers) if b.kind == "output" and i not in written and b.elements]
+    if missing and any(b.kind == "output" for b in module.buffers):
+        used = {v.buffer for p in module.prims for v in (*reads(p), *writes(p))}
+        if used and not module.prims:
+            raise VerifyError(f"{module.name}: outputs {missing} are never written")
+    total = sum(b.bytes for b in module.buffers if b.kind != "temp")
+    if total > target.hbm_bytes:
+        largest = max(module.buffers, key=lambda b: b.bytes)
+        raise CapacityError(
+            f"{module.name}: its tensors need {total} B of HBM, a logical NeuronCore of {target.name} has {target.hbm_bytes} B; "
+            f"the largest is {largest.name} with {largest.bytes} B. Use smaller tensors or split them over cores."
+        )
+
+
+def _check_view(buffers: tuple[Buffer, ...], buffer: int, extent: int, where: str) -> None:
+    if extent > buffers[buffer].elements:
+        raise VerifyError(f"{where}: reaches element {extent} of {buffers[buffer].name}, which has {buffers[buffer].elements}")
+
+
+def _check_kernels(kernels: Kernels, target: Target) -> None:
+    done: set[int] = set()
+    later = [{w.buffer for p in k.prims for w in writes(p)} for k in kernels.kernels]
+    for number, kernel in enumerate(kernels.kernels):
+        for prim in kernel.prims:
+            for view in reads(prim):
+                if view.buffer not in done and view.buffer not in later[number] and any(view.buffer in l for l in later[number:]):
+                    if kernels.buffers[view.buffer].kind == "temp":
+                        raise VerifyError(f"{kernels.name}: kernel {number} reads {kernels.buffers[view.buffer].name} too early")
+        done |= later[number]
+
+
+def _check_tiled(tiled: Tiled, target: Target) -> None:
+    names = {t.name for t in tiled.tensors} | {t.name for k in tiled.tiles for t in k}
+    for block in tiled.blocks:
+        if isinstance(block, Block):
+            for iteration in block.iterations:
+                for instruction, _ in iteration:
+                    for name, access in instruction.accesses():
+                        if access.buffer not in names:
+                            raise VerifyError(f"{tiled.name}: {instruction.opcode} {name} names {access.buffer}, not declared")
+
+
+def _check_compiled(compiled: Compiled, target: Target) -> None:
+    verify(compiled.program, target)
+
+
+def _unchecked(value: Any, target: Target) -> None:
+    """Checked by the pass itself."""
+
+
+#: The compiler, in order.
+PASSES: tuple[Pass, ...] = (
+    Pass("decompose", lambda graph, target: decompose(graph), format_module, _check_module),
+    Pass("drop_unused", lambda module, target: drop_unused(module), format_module, _check_module),
+    Pass("fuse", lambda module, target: fuse(module, target.sbuf_usable_bytes_per_partition * 9 // 10), format_kernels, _check_kernels),
+    Pass("tile", tile, _print_tiled, _check_tiled),
+    Pass("allocate", allocate, _print_tiled, _unchecked),
+    Pass("pipeline", lambda tiled, target: pipeline(tiled), _print_ordered, _unchecked),
+    Pass("synchronize", _synchronize, _print_compiled, _check_compiled),
+)
+
+
+def compile_program(graph: Graph, target: Target) -> Compiled:
+    """Compile a graph.
+
+    Raises:
+        UnsupportedOpError: complex tensors or negative strides.
+        CapacityError: tensors larger than HBM.
+        VerifyError: a pass broke an invariant: our bug.
+    """
+    value: Any = graph
+    for step in PASSES:
+        value = step.run(value, target)
+        step.check(value, target)
+    assert isinstance(value, Compiled)
+    return value
+
+
+def dump(graph: Graph, after: str, target: Target) -> str:
+    """The form a graph has after a pass, as text.
+
+    Raises:
+        ValueError: no such pass.
+    """
+    if after not in [p.name for p in PASSES]:
+        raise ValueError(f"no pass {after!r}; passes: {', '.join(p.name for p in PASSES)}")
+    value: Any = graph
+    for step in PASSES:
+        value = step.run(value, target)
+        step.check(value, target)
+        if step.name == after:
+            return step.text(value)
+    raise AssertionError(after)
+
+
+def dtype_bytes(dtype: str) -> int:
+    """Bytes of a dtype in HBM."""
+    return DTYPE_BYTES[dtype]

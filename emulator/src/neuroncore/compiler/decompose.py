@@ -1,0 +1,795 @@
+"""ATen ops written in primitives. One small function per op family; the file is the list of what can be lowered.
+
+Rules (reference/hw/compile_rules.md section 2): division is reciprocal and multiply; softmax and norms are reductions and maps with
+fp32 intermediates; a matrix product contracts views, whatever their strides. Intermediates inside one ATen op are fp32, results
+have the dtype the graph says, so that every op rounds where PyTorch rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from neuroncore.compiler.ir import Module, Operand
+from neuroncore.compiler.lowering import Builder, NotLowered, broadcast, lowering, view_op
+from neuroncore.compiler.views import View, contiguous
+from neuroncore.graph import DTYPE_BYTES, Graph, TensorSpec
+
+__all__ = ["decompose"]
+
+_INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool"})
+
+
+def decompose(graph: Graph) -> Module:
+    """The whole graph in primitives.
+
+    Raises:
+        UnsupportedOpError: complex tensors, negative strides, in-place writes through overlapping views.
+    """
+    return Builder(graph).run()
+
+
+# -- views: free -------------------------------------------------------------------------------------------------------------
+
+
+@view_op("view", "_unsafe_view", "reshape", "_reshape_alias", "unflatten")
+def _view(b: Builder, x: Any, shape: Any, *_: Any) -> View:
+    return b.reshape(_tensor(b, x), b.spec().shape)
+
+
+@view_op("flatten")
+def _flatten(b: Builder, x: Any, *_: Any) -> View:
+    return b.reshape(_tensor(b, x), b.spec().shape)
+
+
+@view_op("expand", "broadcast_to", "expand_as")
+def _expand(b: Builder, x: Any, *_: Any, implicit: bool = False) -> View:
+    return _tensor(b, x).expand(b.spec().shape)
+
+
+@view_op("unsqueeze")
+def _unsqueeze(b: Builder, x: Any, dim: int) -> View:
+    return _tensor(b, x).unsqueeze(dim)
+
+
+@view_op("squeeze")
+def _squeeze(b: Builder, x: Any, dim: Any = None) -> View:
+    axes = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    return _tensor(b, x).squeeze(axes)
+
+
+@view_op("permute")
+def _permute(b: Builder, x: Any, dims: Sequence[int]) -> View:
+    view = _tensor(b, x)
+    return view.permute(tuple(d % len(view.shape) for d in dims))
+
+
+@view_op("transpose", "swapaxes")
+def _transpose(b: Builder, x: Any, dim0: int, dim1: int) -> View:
+    view = _tensor(b, x)
+    order = list(range(len(view.shape)))
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return view.permute(tuple(order))
+
+
+@view_op("t", "numpy_T")
+def _t(b: Builder, x: Any) -> View:
+    view = _tensor(b, x)
+    return view.permute(tuple(reversed(range(len(view.shape)))))
+
+
+@view_op("slice")
+def _slice(b: Builder, x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> View:
+    return _tensor(b, x).slice(dim, 0 if start is None else start, 2**62 if end is None else end, step)
+
+
+@view_op("narrow")
+def _narrow(b: Builder, x: Any, dim: int, start: int, length: int) -> View:
+    return _tensor(b, x).slice(dim, start, start + length)
+
+
+@view_op("select")
+def _select(b: Builder, x: Any, dim: int, index: int) -> View:
+    return _tensor(b, x).select(dim, index)
+
+
+@view_op("split", "split_with_sizes", "chunk", "tensor_split")
+def _split(b: Builder, x: Any, sizes: Any, dim: int = 0) -> list[View]:
+    view, pieces, start = _tensor(b, x), [], 0
+    for spec in b.node.outputs:
+        length = spec.shape[dim]
+        pieces.append(view.slice(dim, start, start + length))
+        start += length
+    return pieces
+
+
+@view_op("unbind")
+def _unbind(b: Builder, x: Any, dim: int = 0) -> list[View]:
+    view = _tensor(b, x)
+    return [view.select(dim, i) for i in range(view.shape[dim])]
+
+
+@view_op("detach", "alias", "lift_fresh", "view_as", "_conj", "resolve_conj", "resolve_neg")
+def _alias(b: Builder, x: Any, *_: Any) -> View:
+    return _tensor(b, x)
+
+
+# -- elementwise -------------------------------------------------------------------------------------------------------------
+
+#: ATen name → primitive function of one operand.
+_UNARY = {
+    "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "tanh": "tanh", "silu": "silu",
+    "relu": "relu", "abs": "abs", "reciprocal": "reciprocal", "erf": "erf", "sin": "sin", "sign": "sign", "sgn": "sign",
+    "square": "square", "softplus": "softplus",
+}  # fmt: skip
+
+
+def _unary(name: str) -> Any:
+    def lower(b: Builder, x: Any) -> View:
+        return b.map(name, _tensor(b, x), dtype=b.spec().dtype)
+
+    return lower
+
+
+for _aten, _fn in _UNARY.items():
+    lowering(_aten)(_unary(_fn))
+
+
+@lowering("neg")
+def _neg(b: Builder, x: Any) -> View:
+    return b.map("multiply", _tensor(b, x), -1.0, dtype=b.spec().dtype)
+
+
+@lowering("gelu")
+def _gelu(b: Builder, x: Any, approximate: str = "none") -> View:
+    return b.map("gelu" if approximate == "none" else "gelu_apprx_tanh", _tensor(b, x), dtype=b.spec().dtype)
+
+
+@lowering("add", "sub", "rsub")
+def _add(b: Builder, x: Any, y: Any, alpha: Any = 1) -> View:
+    name = b.node.target.replace("::", ".").removeprefix("aten.")
+    left, right = b.arg(x), b.arg(y)
+    if name.startswith("rsub"):
+        left, right = right, left
+        if alpha != 1:
+            right = b.map("multiply", right, float(alpha))
+    elif alpha != 1:
+        right = right * float(alpha) if isinstance(right, float) else b.map("multiply", right, float(alpha))
+    return b.map("add" if name.startswith("add") else "subtract", left, right, dtype=b.spec().dtype)
+
+
+@lowering("mul")
+def _mul(b: Builder, x: Any, y: Any) -> View:
+    return b.map("multiply", b.arg(x), b.arg(y), dtype=b.spec().dtype)
+
+
+@lowering("div", "true_divide")
+def _div(b: Builder, x: Any, y: Any, rounding_mode: str | None = None) -> View:
+    if rounding_mode is not None:
+        raise NotLowered(f"division rounded with {rounding_mode!r} has no instruction")
+    return _divide(b, b.arg(x), b.arg(y), b.spec().dtype)
+
+
+def _divide(b: Builder, x: Operand, y: Operand, dtype: str) -> View:
+    if isinstance(y, float):
+        if y == 0.0:
+            raise NotLowered("division by the constant zero")
+        return b.map("multiply", x, 1.0 / y, dtype=dtype)
+    inverse = b.map("reciprocal", y)
+    return b.map("multiply", x, inverse, dtype=dtype) if x != 1.0 else b.map("copy", inverse, dtype=dtype)
+
+
+for _aten, _fn in {
+    "maximum": "max", "minimum": "min", "eq": "equal", "ne": "not_equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less",
+}.items():  # fmt: skip
+
+    def _compare(fn: str) -> Any:
+        def lower(b: Builder, x: Any, y: Any) -> View:
+            return b.map(fn, b.arg(x), b.arg(y), dtype=b.spec().dtype)
+
+        return lower
+
+    lowering(_aten)(_compare(_fn))
+
+
+@lowering("logical_and", "logical_or", "logical_xor")
+def _logical(b: Builder, x: Any, y: Any) -> View:
+    fn = b.node.target.replace("::", ".").removeprefix("aten.").split(".")[0].rstrip("_")
+    return b.map(fn, b.arg(x), b.arg(y), dtype=b.spec().dtype)
+
+
+@lowering("bitwise_and", "bitwise_or", "bitwise_xor")
+def _bitwise(b: Builder, x: Any, y: Any) -> View:
+    if b.spec().dtype != "bool":
+        raise NotLowered("bitwise operation on integers")
+    fn = b.node.target.replace("::", ".").removeprefix("aten.bitwise_").split(".")[0].rstrip("_")
+    return b.map(f"logical_{fn}", b.arg(x), b.arg(y), dtype="bool")
+
+
+@lowering("logical_not", "bitwise_not")
+def _not(b: Builder, x: Any) -> View:
+    view = _tensor(b, x)
+    if b.node.target.replace("::", ".").startswith("aten.bitwise") and b.dtype(view) != "bool":
+        raise NotLowered("bitwise complement of integers")
+    return b.map("equal", view, 0.0, dtype="bool")
+
+
+@lowering("pow")
+def _pow(b: Builder, x: Any, y: Any) -> View:
+    base, exponent, dtype = b.arg(x), b.arg(y), b.spec().dtype
+    if isinstance(base, View) and isinstance(exponent, float):
+        simple = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal", 1.0: "copy"}
+        if exponent in simple:
+            return b.map(simple[exponent], base, dtype=dtype)
+        if exponent == 3.0:
+            return b.map("multiply", b.map("square", base), base, dtype=dtype)
+        if exponent == -2.0:
+            return b.map("square", b.map("reciprocal", base), dtype=dtype)
+        if exponent == 4.0:
+            return b.map("square", b.map("square", base), dtype=dtype)
+        if exponent == 0.0:
+            return b.map("copy", 1.0, dtype=dtype, shape=base.shape)
+    return b.map("power", base, exponent, dtype=dtype)
+
+
+@lowering("clamp", "clip", "clamp_min", "clamp_max", "hardtanh")
+def _clamp(b: Builder, x: Any, low: Any = None, high: Any = None, **bounds: Any) -> View:
+    name = b.node.target.replace("::", ".").removeprefix("aten.")
+    low, high = bounds.get("min", low), bounds.get("max", high)
+    if name.startswith("clamp_max"):
+        low, high = None, high if high is not None else low
+    result: Operand = b.arg(x)
+    for fn, bound in (("max", low), ("min", high)):
+        if bound is not None:
+            result = b.map(fn, result, b.arg(bound), dtype=b.spec().dtype)
+    return result if isinstance(result, View) and bounds_given(low, high) else b.map("copy", result, dtype=b.spec().dtype)
+
+
+def bounds_given(low: Any, high: Any) -> bool:
+    """True when a clamp has at least one bound."""
+    return low is not None or high is not None
+
+
+@lowering("threshold")
+def _threshold(b: Builder, x: Any, threshold: float, value: float) -> View:
+    view = _tensor(b, x)
+    mask = b.map("greater", view, float(threshold), dtype="uint8")
+    return b.map("select", mask, view, float(value), dtype=b.spec().dtype)
+
+
+@lowering("where")
+def _where(b: Builder, condition: Any, x: Any, y: Any) -> View:
+    return b.map("select", _tensor(b, condition), b.arg(x), b.arg(y), dtype=b.spec().dtype, shape=b.spec().shape)
+
+
+@lowering("masked_fill")
+def _masked_fill(b: Builder, x: Any, mask: Any, value: Any) -> View:
+    return b.map("select", _tensor(b, mask), b.arg(value), b.arg(x), dtype=b.spec().dtype, shape=b.spec().shape)
+
+
+@lowering("addcmul")
+def _addcmul(b: Builder, x: Any, y: Any, z: Any, value: Any = 1) -> View:
+    product = b.map("multiply", b.arg(y), b.arg(z))
+    if value != 1:
+        product = b.map("multiply", product, float(value))
+    return b.map("add", b.arg(x), product, dtype=b.spec().dtype)
+
+
+@lowering("addcdiv")
+def _addcdiv(b: Builder, x: Any, y: Any, z: Any, value: Any = 1) -> View:
+    quotient = _divide(b, b.arg(y), b.arg(z), "fp32")
+    if value != 1:
+        quotient = b.map("multiply", quotient, float(value))
+    return b.map("add", b.arg(x), quotient, dtype=b.spec().dtype)
+
+
+@lowering("lerp")
+def _lerp(b: Builder, x: Any, y: Any, weight: Any) -> View:
+    difference = b.map("subtract", b.arg(y), b.arg(x))
+    return b.map("add", b.arg(x), b.map("multiply", difference, b.arg(weight)), dtype=b.spec().dtype)
+
+
+@lowering("isnan")
+def _isnan(b: Builder, x: Any) -> View:
+    return b.map("not_equal", _tensor(b, x), _tensor(b, x), dtype="bool")
+
+
+# -- creation and copies -------------------------------------------------------------------------------------------------------
+
+
+@lowering("full", "full_like", "new_full", "scalar_tensor")
+def _full(b: Builder, *args: Any, dtype: Any = None) -> View:
+    value = args[-1]
+    return b.map("copy", b.arg(value), dtype=b.spec().dtype, shape=b.spec().shape)
+
+
+@lowering("zeros", "zeros_like", "new_zeros", "zero")
+def _zeros(b: Builder, *_: Any, dtype: Any = None) -> View:
+    return b.map("copy", 0.0, dtype=b.spec().dtype, shape=b.spec().shape)
+
+
+@lowering("ones", "ones_like", "new_ones")
+def _ones(b: Builder, *_: Any, dtype: Any = None) -> View:
+    return b.map("copy", 1.0, dtype=b.spec().dtype, shape=b.spec().shape)
+
+
+@lowering("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
+def _empty(b: Builder, *_: Any, dtype: Any = None) -> View:
+    return b.temp(b.spec().shape, b.spec().dtype)
+
+
+@lowering("fill")
+def _fill(b: Builder, x: Any, value: Any) -> View:
+    return b.map("copy", b.arg(value), dtype=b.spec().dtype, shape=b.spec().shape)
+
+
+@lowering("copy")
+def _copy(b: Builder, x: Any, source: Any) -> View:
+    return b.map("copy", b.arg(source), dtype=b.spec().dtype, shape=b.spec().shape)
+
+
+@lowering("_to_copy", "clone", "contiguous", "to", "convert_element_type")
+def _to_copy(b: Builder, x: Any, *_: Any, dtype: Any = None) -> View:
+    return b.map("copy", _tensor(b, x), dtype=b.spec().dtype)
+
+
+@lowering("repeat", "tile")
+def _repeat(b: Builder, x: Any, repeats: Sequence[int]) -> View:
+    view, shape = _tensor(b, x), b.spec().shape
+    old = (1,) * (len(shape) - len(view.shape)) + view.shape
+    out = b.temp(shape, b.spec().dtype)
+    source, target = view.expand(old), out
+    pairs, sizes = [], []
+    for axis, (n, total) in enumerate(zip(old, shape, strict=True)):
+        pairs += [(0, target.strides[axis] * n), (source.strides[axis], target.strides[axis])]
+        sizes += [total // n if n else 0, n]
+    b.move(
+        View(source.buffer, tuple(sizes), tuple(s for s, _ in pairs), source.offset),
+        View(out.buffer, tuple(sizes), tuple(t for _, t in pairs), out.offset),
+    )
+    return out
+
+
+@lowering("cat", "concat")
+def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
+    out, start = b.temp(b.spec().shape, b.spec().dtype), 0
+    for value in tensors:
+        view = _tensor(b, value)
+        if not view.elements:
+            continue  # legacy: an empty tensor of any rank is skipped
+        length = view.shape[dim]
+        b.move(view, out.slice(dim, start, start + length))
+        start += length
+    return out
+
+
+@lowering("stack")
+def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
+    out = b.temp(b.spec().shape, b.spec().dtype)
+    for index, value in enumerate(tensors):
+        b.move(_tensor(b, value), out.select(dim, index))
+    return out
+
+
+@lowering("constant_pad_nd")
+def _pad(b: Builder, x: Any, pad: Sequence[int], value: Any = 0) -> View:
+    if any(p < 0 for p in pad):
+        raise NotLowered("negative padding")
+    view, rank = _tensor(b, x), len(b.spec().shape)
+    out = b.map("copy", float(value), dtype=b.spec().dtype, shape=b.spec().shape)
+    inner = out
+    for i in range(len(pad) // 2):
+        axis = rank - 1 - i
+        inner = inner.slice(axis, pad[2 * i], pad[2 * i] + view.shape[axis])
+    b.move(view, inner)
+    return out
+
+
+@lowering("slice_scatter")
+def _slice_scatter(
+    b: Builder, x: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> View:
+    out = b.map("copy", _tensor(b, x), dtype=b.spec().dtype)
+    b.move(_tensor(b, src), out.slice(dim, 0 if start is None else start, 2**62 if end is None else end, step))
+    return out
+
+
+@lowering("select_scatter")
+def _select_scatter(b: Builder, x: Any, src: Any, dim: int, index: int) -> View:
+    out = b.map("copy", _tensor(b, x), dtype=b.spec().dtype)
+    b.move(_tensor(b, src), out.select(dim, index))
+    return out
+
+
+@lowering("embedding")
+def _embedding(b: Builder, weight: Any, index: Any, padding_idx: int = -1, *_: Any) -> View:
+    table, rows = _tensor(b, weight), _tensor(b, index)
+    return b.gather(table, rows, b.spec().dtype)
+
+
+@lowering("index_select")
+def _index_select(b: Builder, x: Any, dim: int, index: Any) -> View:
+    view = _tensor(b, x)
+    if len(view.shape) != 2 or dim % 2:
+        raise NotLowered("rows of a matrix only")
+    return b.gather(view, _tensor(b, index), b.spec().dtype)
+
+
+# -- reductions ----------------------------------------------------------------------------------------------------------------
+
+
+def _axes(view: View, dim: Any) -> tuple[int, ...]:
+    rank = len(view.shape)
+    if dim is None or dim == ():
+        return tuple(range(rank))
+    return tuple(d % rank for d in ((dim,) if isinstance(dim, int) else dim)) if rank else ()
+
+
+def _reduction(fn: str, *, mean: bool = False) -> Any:
+    def lower(b: Builder, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> View:
+        view = _tensor(b, x)
+        axes = _axes(view, dim)
+        count = prod(view.shape[a] for a in axes)
+        scale = 1.0 / count if mean and count else 1.0
+        return b.reduce(fn, view, axes, keepdim=keepdim, dtype=b.spec().dtype, scale=scale)
+
+    return lower
+
+
+lowering("sum")(_reduction("add"))
+lowering("mean")(_reduction("add", mean=True))
+lowering("amax")(_reduction("max"))
+lowering("amin")(_reduction("min"))
+
+
+@lowering("max", "min")
+def _max(b: Builder, x: Any, *rest: Any) -> View:
+    if rest:
+        raise NotLowered("indices of the largest element")
+    fn = "max" if b.node.target.replace("::", ".").startswith("aten.max") else "min"
+    view = _tensor(b, x)
+    return b.reduce(fn, view, _axes(view, None), keepdim=False, dtype=b.spec().dtype)
+
+
+@lowering("any", "all")
+def _any(b: Builder, x: Any, dim: Any = None, keepdim: bool = False) -> View:
+    view = b.map("not_equal", _tensor(b, x), 0.0, dtype="uint8")
+    fn = "max" if b.node.target.replace("::", ".").startswith("aten.any") else "min"
+    return b.reduce(fn, view, _axes(view, dim), keepdim=keepdim, dtype="bool")
+
+
+@lowering("var", "var_mean", "std")
+def _var(b: Builder, x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, correction: Any = None) -> Any:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    view = _tensor(b, x)
+    axes = _axes(view, dim)
+    count = prod(view.shape[a] for a in axes)
+    divisor = count - (int(unbiased) if correction is None else correction)
+    if divisor <= 0:
+        raise NotLowered("variance of too few elements")
+    mean = b.reduce("add", view, axes, keepdim=True, scale=1.0 / count)
+    centered = b.map("subtract", view, mean)
+    name = b.node.target.replace("::", ".").removeprefix("aten.")
+    dtype = b.spec().dtype
+    variance = b.reduce("add", b.map("square", centered), axes, keepdim=keepdim, dtype=dtype, scale=1.0 / divisor)
+    if name.startswith("std"):
+        return b.map("sqrt", variance, dtype=dtype)
+    if not name.startswith("var_mean"):
+        return variance
+    shape = b.spec(1).shape
+    return variance, b.map("copy", b.reshape(mean, shape), dtype=b.spec(1).dtype)
+
+
+@lowering("linalg_vector_norm", "norm")
+def _norm(b: Builder, x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> View:
+    if order != 2:
+        raise NotLowered(f"norm of order {order}")
+    view = _tensor(b, x)
+    total = b.reduce("add", b.map("square", view), _axes(view, dim), keepdim=keepdim)
+    return b.map("sqrt", total, dtype=b.spec().dtype)
+
+
+# -- softmax, norms --------------------------------------------------------------------------------------------------------------
+
+
+def _exponentials(b: Builder, view: View, axis: int) -> tuple[View, View, View]:
+    """(x - max, exp of it, sum of the exponentials with the axis kept), fp32."""
+    largest = b.reduce("max", view, (axis,), keepdim=True)
+    shifted = b.map("subtract", view, largest)
+    powers = b.map("exp", shifted)
+    return shifted, powers, b.reduce("add", powers, (axis,), keepdim=True)
+
+
+@lowering("_softmax", "softmax")
+def _softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> View:
+    view = _tensor(b, x)
+    if not view.shape:
+        raise NotLowered("softmax of a scalar")
+    _, powers, total = _exponentials(b, view, dim)
+    return b.map("multiply", powers, b.map("reciprocal", total), dtype=b.spec().dtype)
+
+
+@lowering("_log_softmax", "log_softmax")
+def _log_softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> View:
+    view = _tensor(b, x)
+    if not view.shape:
+        raise NotLowered("log_softmax of a scalar")
+    shifted, _, total = _exponentials(b, view, dim)
+    return b.map("subtract", shifted, b.map("log", total), dtype=b.spec().dtype)
+
+
+@lowering("_softmax_backward_data")
+def _softmax_backward(b: Builder, grad: Any, output: Any, dim: int, *_: Any) -> View:
+    g, y = _tensor(b, grad), _tensor(b, output)
+    total = b.reduce("add", b.map("multiply", g, y), (dim,), keepdim=True)
+    return b.map("multiply", b.map("subtract", g, total), y, dtype=b.spec().dtype)
+
+
+@lowering("_log_softmax_backward_data")
+def _log_softmax_backward(b: Builder, grad: Any, output: Any, dim: int, *_: Any) -> View:
+    g, y = _tensor(b, grad), _tensor(b, output)
+    total = b.reduce("add", g, (dim,), keepdim=True)
+    return b.map("subtract", g, b.map("multiply", b.map("exp", y), total), dtype=b.spec().dtype)
+
+
+def _norm_axes(view: View, normalized: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(len(view.shape) - len(normalized), len(view.shape)))
+
+
+@lowering("_fused_rms_norm", "rms_norm")
+def _rms_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+    view = _tensor(b, x)
+    axes = _norm_axes(view, normalized)
+    epsilon = _EPSILON.get(b.dtype(view), _EPSILON["fp32"]) if eps is None else eps
+    count = prod(view.shape[a] for a in axes)
+    mean = b.reduce("add", b.map("square", view), axes, keepdim=True, scale=1.0 / max(count, 1))
+    rstd = b.map("rsqrt", b.map("add", mean, float(epsilon)))
+    y = b.map("multiply", view, rstd, dtype="fp32" if weight is not None else b.spec().dtype)
+    if weight is not None:
+        y = b.map("multiply", y, b.arg(weight), dtype=b.spec().dtype)
+    if len(b.node.outputs) == 1:
+        return y
+    return y, b.map("copy", rstd, dtype=b.spec(1).dtype)
+
+
+_EPSILON = {"fp32": 2.0**-23, "fp64": 2.0**-52, "fp16": 2.0**-10, "bf16": 2.0**-7}
+
+
+@lowering("_fused_rms_norm_backward")
+def _rms_norm_backward(b: Builder, grad: Any, x: Any, normalized: Sequence[int], rstd: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    g, view, r = _tensor(b, grad), _tensor(b, x), _tensor(b, rstd)
+    axes = _norm_axes(view, normalized)
+    count = prod(view.shape[a] for a in axes)
+    normal = b.map("multiply", view, r)
+    scaled = b.map("multiply", g, b.arg(weight)) if weight is not None else g
+    mean = b.reduce("add", b.map("multiply", scaled, normal), axes, keepdim=True, scale=1.0 / count)
+    inner = b.map("subtract", scaled, b.map("multiply", normal, mean))
+    results = [b.map("multiply", inner, r, dtype=b.spec().dtype)]
+    if len(b.node.outputs) > 1 and weight is not None and mask[1]:
+        rows = tuple(range(len(view.shape) - len(normalized)))
+        product = b.map("multiply", g, normal)
+        results.append(b.reduce("add", product, rows, keepdim=False, dtype=b.spec(1).dtype))
+    elif len(b.node.outputs) > 1:
+        results.append(b.temp(b.spec(1).shape, b.spec(1).dtype))
+    return results
+
+
+@lowering("native_layer_norm")
+def _layer_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
+    view = _tensor(b, x)
+    axes = _norm_axes(view, normalized)
+    count = prod(view.shape[a] for a in axes)
+    mean = b.reduce("add", view, axes, keepdim=True, scale=1.0 / max(count, 1))
+    centered = b.map("subtract", view, mean)
+    variance = b.reduce("add", b.map("square", centered), axes, keepdim=True, scale=1.0 / max(count, 1))
+    rstd = b.map("rsqrt", b.map("add", variance, float(eps)))
+    last = b.spec().dtype
+    y = b.map("multiply", centered, rstd, dtype="fp32" if weight is not None or bias is not None else last)
+    if weight is not None:
+        y = b.map("multiply", y, b.arg(weight), dtype="fp32" if bias is not None else last)
+    if bias is not None:
+        y = b.map("add", y, b.arg(bias), dtype=last)
+    return (
+        y,
+        b.map("copy", b.reshape(mean, b.spec(1).shape), dtype=b.spec(1).dtype),
+        b.map("copy", b.reshape(rstd, b.spec(2).shape), dtype=b.spec(2).dtype),
+    )
+
+
+@lowering("native_layer_norm_backward")
+def _layer_norm_backward(
+    b: Builder, grad: Any, x: Any, normalized: Sequence[int], mean: Any, rstd: Any, weight: Any, bias: Any, mask: Sequence[bool]
+) -> Any:
+    g, view, m, r = _tensor(b, grad), _tensor(b, x), _tensor(b, mean), _tensor(b, rstd)
+    axes = _norm_axes(view, normalized)
+    count = prod(view.shape[a] for a in axes)
+    normal = b.map("multiply", b.map("subtract", view, m), r)
+    scaled = b.map("multiply", g, b.arg(weight)) if weight is not None else g
+    first = b.reduce("add", scaled, axes, keepdim=True, scale=1.0 / count)
+    second = b.reduce("add", b.map("multiply", scaled, normal), axes, keepdim=True, scale=1.0 / count)
+    inner = b.map("subtract", b.map("subtract", scaled, first), b.map("multiply", normal, second))
+    rows = tuple(range(len(view.shape) - len(normalized)))
+    results = [b.map("multiply", inner, r, dtype=b.spec().dtype)]
+    for output, wanted in ((1, mask[1] and weight is not None), (2, mask[2] and bias is not None)):
+        spec = b.spec(output)
+        if not wanted:
+            results.append(b.temp(spec.shape, spec.dtype))
+            continue
+        term = b.map("multiply", g, normal) if output == 1 else g
+        results.append(b.reduce("add", term, rows, keepdim=False, dtype=spec.dtype))
+    return results
+
+
+# -- gradients of activations -----------------------------------------------------------------------------------------------------
+
+
+@lowering("sigmoid_backward")
+def _sigmoid_backward(b: Builder, grad: Any, output: Any) -> View:
+    y = _tensor(b, output)
+    slope = b.map("multiply", b.map("subtract", 1.0, y), y)
+    return b.map("multiply", _tensor(b, grad), slope, dtype=b.spec().dtype)
+
+
+@lowering("tanh_backward")
+def _tanh_backward(b: Builder, grad: Any, output: Any) -> View:
+    slope = b.map("subtract", 1.0, b.map("square", _tensor(b, output)))
+    return b.map("multiply", _tensor(b, grad), slope, dtype=b.spec().dtype)
+
+
+@lowering("threshold_backward")
+def _threshold_backward(b: Builder, grad: Any, x: Any, threshold: Any) -> View:
+    mask = b.map("greater", _tensor(b, x), float(threshold), dtype="uint8")
+    return b.map("select", mask, _tensor(b, grad), 0.0, dtype=b.spec().dtype)
+
+
+@lowering("silu_backward")
+def _silu_backward(b: Builder, grad: Any, x: Any) -> View:
+    view = _tensor(b, x)
+    s = b.map("sigmoid", view)
+    inner = b.map("add", b.map("multiply", view, b.map("subtract", 1.0, s)), 1.0)
+    return b.map("multiply", _tensor(b, grad), b.map("multiply", s, inner), dtype=b.spec().dtype)
+
+
+@lowering("gelu_backward")
+def _gelu_backward(b: Builder, grad: Any, x: Any, approximate: str = "none") -> View:
+    view = _tensor(b, x)
+    if approximate == "none":
+        cdf = b.map("add", b.map("multiply", b.map("erf", b.map("multiply", view, 0.5**0.5)), 0.5), 0.5)
+        bell = b.map("exp", b.map("multiply", b.map("square", view), -0.5))
+        slope = b.map("add", cdf, b.map("multiply", b.map("multiply", view, bell), 0.3989422804014327))
+    else:
+        beta, kappa = 0.7978845608028654, 0.044715
+        square = b.map("square", view)
+        inner = b.map("multiply", view, b.map("add", b.map("multiply", square, beta * kappa), beta))
+        t = b.map("tanh", inner)
+        left = b.map("add", b.map("multiply", t, 0.5), 0.5)
+        dinner = b.map("add", b.map("multiply", square, 3.0 * beta * kappa), beta)
+        sech = b.map("subtract", 1.0, b.map("square", t))
+        slope = b.map("add", left, b.map("multiply", b.map("multiply", b.map("multiply", view, 0.5), sech), dinner))
+    return b.map("multiply", _tensor(b, grad), slope, dtype=b.spec().dtype)
+
+
+# -- matrix products ----------------------------------------------------------------------------------------------------------------
+
+
+def _product(b: Builder, x: View, y: View, dtype: str) -> View:
+    """Two- or three-dimensional product; the result has the rank of the operands."""
+    if any(b.dtype(v) in _INTEGERS for v in (x, y)):
+        raise NotLowered("integer matrix product")
+    if len(x.shape) == 2:
+        return b.contract(x.unsqueeze(0), y.unsqueeze(0), dtype).squeeze((0,))
+    return b.contract(x, y, dtype)
+
+
+@lowering("mm", "bmm")
+def _mm(b: Builder, x: Any, y: Any) -> View:
+    return _product(b, _tensor(b, x), _tensor(b, y), b.spec().dtype)
+
+
+def _affine(b: Builder, bias: Any, x: View, y: View, beta: Any, alpha: Any) -> View:
+    dtype = b.spec().dtype
+    plain = bias is None or beta == 0
+    product = _product(b, x, y, dtype if plain and alpha == 1 else "fp32")
+    if alpha != 1:
+        product = b.map("multiply", product, float(alpha), dtype=dtype if plain else "fp32")
+    if plain:
+        return product
+    addend = b.arg(bias)
+    if beta != 1:
+        addend = b.map("multiply", addend, float(beta))
+    return b.map("add", product, addend, dtype=dtype)
+
+
+@lowering("addmm", "baddbmm")
+def _addmm(b: Builder, bias: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1) -> View:
+    return _affine(b, bias, _tensor(b, x), _tensor(b, y), beta, alpha)
+
+
+@lowering("mv")
+def _mv(b: Builder, x: Any, y: Any) -> View:
+    return _product(b, _tensor(b, x), _tensor(b, y).unsqueeze(1), b.spec().dtype).squeeze((1,))
+
+
+@lowering("addmv")
+def _addmv(b: Builder, bias: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1) -> View:
+    column = _tensor(b, bias).unsqueeze(-1)
+    product = _product(b, _tensor(b, x), _tensor(b, y).unsqueeze(1), "fp32")
+    scaled = b.map("multiply", product, float(alpha)) if alpha != 1 else product
+    addend = b.map("multiply", column, float(beta)) if beta != 1 else column
+    return b.map("add", scaled, addend, dtype=b.spec().dtype).squeeze((1,))
+
+
+@lowering("dot", "vdot")
+def _dot(b: Builder, x: Any, y: Any) -> View:
+    product = b.map("multiply", _tensor(b, x), _tensor(b, y))
+    return b.reduce("add", product, (0,), keepdim=False, dtype=b.spec().dtype)
+
+
+@lowering("linear")
+def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> View:
+    view, w = _tensor(b, x), _tensor(b, weight)
+    rows = b.reshape(view, (prod(view.shape[:-1]), view.shape[-1]))
+    flat = TensorSpec((rows.shape[0], w.shape[0]), b.spec().dtype)
+    product = _product(b, rows, w.permute((1, 0)), "fp32" if bias is not None else flat.dtype)
+    if bias is not None:
+        product = b.map("add", product, b.arg(bias), dtype=flat.dtype)
+    return b.reshape(product, b.spec().shape)
+
+
+@lowering("matmul")
+def _matmul(b: Builder, x: Any, y: Any) -> View:
+    left, right, dtype = _tensor(b, x), _tensor(b, y), b.spec().dtype
+    if not left.shape or not right.shape:
+        raise NotLowered("matmul of a scalar")
+    if len(left.shape) == 1 and len(right.shape) == 1:
+        return _dot(b, x, y)
+    left = left.unsqueeze(0) if len(left.shape) == 1 else left
+    right = right.unsqueeze(1) if len(right.shape) == 1 else right
+    if len(right.shape) == 2:
+        rows = b.reshape(left, (prod(left.shape[:-1]), left.shape[-1]))
+        return b.reshape(_product(b, rows, right, dtype), b.spec().shape)
+    batch = broadcast(left.shape[:-2], right.shape[:-2])
+    a = b.reshape(left.expand((*batch, *left.shape[-2:])), (prod(batch), *left.shape[-2:]))
+    c = b.reshape(right.expand((*batch, *right.shape[-2:])), (prod(batch), *right.shape[-2:]))
+    return b.reshape(_product(b, a, c, dtype), b.spec().shape)
+
+
+# -- lists and optimizers ---------------------------------------------------------------------------------------------------------
+
+
+def _foreach(fn: str) -> Any:
+    def lower(b: Builder, tensors: Sequence[Any], other: Any, alpha: Any = 1) -> list[View]:
+        others = list(other) if isinstance(other, tuple | list) else [other] * len(tensors)
+        results = []
+        for x, y in zip(tensors, others, strict=True):
+            left, right = _tensor(b, x), b.arg(y)
+            if alpha != 1:
+                right = right * float(alpha) if isinstance(right, float) else b.map("multiply", right, float(alpha))
+            dtype = b.dtype(left)
+            results.append(_divide(b, left, right, dtype) if fn == "div" else b.map(fn, left, right, dtype=dtype))
+        return results
+
+    return lower
+
+
+for _aten, _fn in {"add": "add", "sub": "subtract", "mul": "multiply", "div": "div"}.items():
+    lowering(f"_foreach_{_aten}")(_foreach(_fn))
+
+
+def _tensor(b: Builder, value: Any) -> View:
+    operand = b.arg(value)
+    if isinstance(operand, float):
+        raise NotLowered("a number where a tensor is expected")
+    return operand
+
+
+def dense_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes of a dense tensor."""
+    return prod(shape) * DTYPE_BYTES[dtype]
+
+
+def dense_view(buffer: int, shape: tuple[int, ...]) -> View:
+    """A row-major view of a whole buffer."""
+    return View(buffer, shape, contiguous(shape))

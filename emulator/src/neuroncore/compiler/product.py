@@ -1,0 +1,344 @@
+"""Tiling matrix products: a block of columns of B stays in SBUF, rows of A stream past it, PSUM accumulates over K.
+
+TensorE contracts over the partitions, so both operands need K there. An operand whose K axis is contiguous in HBM is loaded
+along it (long rows, full DMA speed) and turned by TensorE 128 x 128 at a time; one whose other axis is contiguous is loaded
+as it is (reference/hw/compile_rules.md section 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from neuroncore.compiler.fuse import Kernel, Layout, layout_of
+from neuroncore.compiler.hbm import pieces
+from neuroncore.compiler.ir import Contract
+from neuroncore.compiler.rows import StepEmitter
+from neuroncore.compiler.select import Argument, Key, Selection, Step, chip_dtype, select
+from neuroncore.compiler.views import View
+from neuroncore.graph import DTYPE_BYTES
+from neuroncore.isa import Access, Tile
+
+if TYPE_CHECKING:
+    from neuroncore.compiler.tile import Tiler
+
+__all__ = ["tile_product"]
+
+_MOVING = 512
+_STATIONARY = 128
+_PARTITIONS = 128
+#: Columns of an accumulator: three PSUM banks, so that two accumulators leave two banks for transposes.
+_ACCUMULATOR = 1536
+#: Columns of A loaded by one transfer.
+_CHUNK = 2048
+_GROUP = 4  # transposes that share a PSUM bank and one eviction
+
+
+def tile_product(tiler: Tiler, kernel: Kernel) -> None:
+    """Emit a product kernel, batch by batch."""
+    contract = kernel.prims[0]
+    assert isinstance(contract, Contract)
+    product = _Product(tiler, kernel, contract)
+    for batch in range(contract.out.shape[0]):
+        product.run(batch)
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A matrix with K as its columns (`turned`: must be transposed) or as its rows."""
+
+    view: View
+    turned: bool
+
+    def layout(self, batch: int) -> Layout:
+        """[other, K] when turned, else [K, other]."""
+        view = self.view.select(0, batch)
+        layout = layout_of(view, view.shape[0], view.shape[1])
+        assert layout is not None
+        return layout
+
+
+class _Product(StepEmitter):
+    def __init__(self, tiler: Tiler, kernel: Kernel, contract: Contract) -> None:
+        selection = select(tiler.kernels, kernel)
+        key: Key = ("buffer", contract.out.buffer)
+        if contract.out.buffer in tiler.kernels.kept:
+            selection = _with_result(selection, key, contract, chip_dtype(tiler.kernels.buffers[contract.out.buffer].dtype))
+        super().__init__(tiler, selection)
+        self.contract, self.kernel, self.accumulator = contract, kernel, key
+        _, self.m, self.k = contract.a.shape
+        self.n = contract.b.shape[2]
+        self.dtype = chip_dtype(tiler.kernels.buffers[contract.a.buffer].dtype)
+        self.size = DTYPE_BYTES[self.dtype]
+        self.a = _operand(contract.a)
+        self.b = _operand(contract.b.permute((0, 2, 1)))
+        self.k_tiles = -(-self.k // _PARTITIONS)
+        self.prefix = tiler.new_kernel()
+        self.names: dict[Key, str] = {}
+        self.width, self.rows_at_once = self._sizes()
+        self.persistent = {
+            k for s in selection.steps for k in s.inputs() if k[0] == "load" and self._layout(k).by_column
+        }
+        self.iteration = self.block = self.turns = self.staged = 0
+        self.column_start = 0
+        self.parts = self.columns = 0
+
+    def _sizes(self) -> tuple[int, int]:
+        """Columns of B kept in SBUF, rows of A per load (several tiles when A comes with K as rows)."""
+        limit = self.tiler.target.sbuf_usable_bytes_per_partition
+        epilogue = len({k for s in self.selection.steps for k in (*s.inputs(), *s.outputs())})
+        rows = _STATIONARY if self.a.turned else min(-(-self.m // _STATIONARY) * _STATIONARY, 4 * _STATIONARY)
+        stationary = 2 * self.k_tiles * rows * self.size
+        staging = 3 * min(_CHUNK, self.k) * self.size * (int(self.a.turned) + int(self.b.turned))
+        free = limit - stationary - staging - 4096
+        width = min(_ACCUMULATOR, -(-self.n // _STATIONARY) * _STATIONARY)
+        while width > _STATIONARY:
+            weights = self.k_tiles * width * self.size
+            values = 2 * epilogue * width * 4 + width * 4
+            if weights + values <= free:
+                break
+            width -= _STATIONARY
+        if self.k_tiles * width * self.size + 3 * epilogue * width * 4 > free:
+            from neuroncore.compiler.tile import TooManyInstructions
+
+            raise TooManyInstructions
+        if width >= _MOVING:
+            width = width // _MOVING * _MOVING
+        return width, rows
+
+    # -- tiles ---------------------------------------------------------------------------------------------------------
+
+    def _layout(self, key: Key) -> Layout:
+        view = key[1]
+        assert isinstance(view, View)
+        layout = layout_of(view, self.kernel.rows, self.kernel.cols)
+        assert layout is not None
+        return layout
+
+    def _name(self, key: Key) -> str:
+        if key not in self.names:
+            self.names[key] = f"{self.prefix}_{'x' if key[0] == 'load' else 'v'}{len(self.names)}"
+        return self.names[key]
+
+    def tile(self, key: Key) -> Tile:
+        if key == self.accumulator:
+            return self.tiler.psum(f"{self.prefix}_acc_{self.iteration % 2}", _PARTITIONS, self.width)
+        if key == _RESULT:
+            return self.tiler.sbuf(f"{self.prefix}_out_{self.iteration % 2}", _PARTITIONS, self.width, self.selection.dtypes[key])
+        columns = 1 if self.selection.by_row[key] else self.width
+        dtype = self.selection.dtypes[key]
+        if key in self.persistent and not self.selection.by_row[key]:
+            return self.tiler.sbuf(f"{self._name(key)}_{self.block % 2}", _PARTITIONS, columns, dtype)
+        return self.tiler.sbuf(f"{self._name(key)}_{self.iteration % 2}", _PARTITIONS, columns, dtype)
+
+    def full(self, value: Argument, parts: int, width: int) -> Access:
+        return super().full(value, parts, width)
+
+    def junk(self, columns: int) -> Tile:
+        raise AssertionError("a product has no reductions")
+
+    # -- one batch -----------------------------------------------------------------------------------------------------
+
+    def run(self, batch: int) -> None:
+        """All tiles of one matrix product."""
+        for self.column_start in range(0, self.n, self.width):
+            self.columns = min(self.width, self.n - self.column_start)
+            with self.tiler.iteration():
+                self.tiler.stage = 0
+                self._load_b(batch)
+                self._load_columns()
+            for start in range(0, self.m, self.rows_at_once):
+                rows = min(self.rows_at_once, self.m - start)
+                for first in range(start, start + rows, _STATIONARY):
+                    self.parts = min(_STATIONARY, start + rows - first)
+                    with self.tiler.iteration():
+                        self._tile(batch, start, rows, first)
+                    self.iteration += 1
+                self.staged += 1
+            self.block += 1
+        self.tiler.stage = -1
+
+    def _tile(self, batch: int, start: int, rows: int, first: int) -> None:
+        tiler, contract = self.tiler, self.contract
+        row = batch * self.m + first
+        tiler.stage = 0
+        with tiler.builder.op(contract.op, contract.source):
+            if self.a.turned:
+                self._turn(self.a.layout(batch), first, self.parts, lambda k: self._stationary(k), "a")
+            elif first == start:
+                layout = self.a.layout(batch)
+                for k in range(self.k_tiles):
+                    kp = self._depth(k)
+                    self._dma(self._stationary_tile(k), layout, k * _PARTITIONS, kp, start, rows, contract.a.buffer)
+        self._load_values(row)
+        tiler.stage = 1
+        with tiler.builder.op(contract.op, contract.source):
+            self._matmuls(0 if self.a.turned else first - start)
+        for step in self.selection.steps:
+            self.step(step, self.parts, self.columns)
+        self._stores(row)
+
+    def _matmuls(self, offset: int) -> None:
+        accumulator = self.tile(self.accumulator)
+        for column in range(0, self.columns, _MOVING):
+            width = min(_MOVING, self.columns - column)
+            for k in range(self.k_tiles):
+                kp = self._depth(k)
+                self.tiler.emit(
+                    "nc_matmul",
+                    dst=accumulator.access((0, self.parts), ((1, width),), offset=column),
+                    stationary=self._stationary_tile(k).access((0, kp), ((1, self.parts),), offset=offset),
+                    moving=self._moving(k).access((0, kp), ((1, width),), offset=column),
+                    accumulate=k > 0,
+                )
+
+    def _depth(self, k: int) -> int:
+        return min(_PARTITIONS, self.k - k * _PARTITIONS)
+
+    def _stationary_tile(self, k: int) -> Tile:
+        # With K as columns of A every tile is turned anew; with K as rows one load serves several tiles.
+        slot = (self.iteration if self.a.turned else self.staged) % 2
+        group, _ = divmod(k, _GROUP)
+        if self.a.turned:
+            count = min(_GROUP, self.k_tiles - group * _GROUP)
+            tile = self.tiler.sbuf(f"{self.prefix}_at{group}_{slot}", _PARTITIONS, count * _STATIONARY, self.dtype)
+            return tile
+        return self.tiler.sbuf(f"{self.prefix}_at{k}_{slot}", _PARTITIONS, self.rows_at_once, self.dtype)
+
+    def _stationary(self, k: int) -> tuple[Tile, int]:
+        return self._stationary_tile(k), (k % _GROUP) * _STATIONARY
+
+    def _moving(self, k: int) -> Tile:
+        return self.tiler.sbuf(f"{self.prefix}_b{k}", _PARTITIONS, self.width, self.dtype)
+
+    def _load_b(self, batch: int) -> None:
+        layout, contract = self.b.layout(batch), self.contract
+        with self.tiler.builder.op(contract.op, contract.source):
+            if not self.b.turned:
+                for k in range(self.k_tiles):
+                    self._dma(
+                        self._moving(k), layout, k * _PARTITIONS, self._depth(k), self.column_start, self.columns, contract.b.buffer
+                    )
+                return
+            for column in range(0, self.columns, _PARTITIONS):
+                parts = min(_PARTITIONS, self.columns - column)
+
+                def place(k: int, column: int = column) -> tuple[Tile, int]:
+                    return self._moving(k), column
+
+                self._turn(layout, self.column_start + column, parts, place, "b")
+
+    def _turn(self, layout: Layout, row: int, parts: int, place: object, name: str) -> None:
+        """Load rows [row, row+parts) of a matrix [other, K] and put their transposes where `place(k)` says."""
+        tiler = self.tiler
+        buffer = (self.contract.a if name == "a" else self.contract.b).buffer
+        for start in range(0, self.k, _CHUNK):
+            count = min(_CHUNK, self.k - start)
+            self.turns += 1
+            stage = tiler.sbuf(f"{self.prefix}_{name}s_{self.turns % 3}", _PARTITIONS, min(_CHUNK, self.k), self.dtype)
+            self._dma(stage, layout, row, parts, start, count, buffer)
+            tiles = range(start // _PARTITIONS, -(-(start + count) // _PARTITIONS))
+            for group in range(0, len(tiles), _GROUP):
+                self._turn_group(stage, start, list(tiles[group : group + _GROUP]), parts, place, group // _GROUP)
+
+    def _turn_group(self, stage: Tile, start: int, tiles: list[int], parts: int, place: object, number: int) -> None:
+        tiler = self.tiler
+        assert callable(place)
+        bank = tiler.psum(f"{self.prefix}_turn_{self.bank()}", _PARTITIONS, _GROUP * _STATIONARY, self.dtype)
+        for i, k in enumerate(tiles):
+            kp = self._depth(k)
+            tiler.emit(
+                "nc_transpose",
+                dst=bank.access((0, kp), ((1, parts),), offset=i * _STATIONARY),
+                data=stage.access((0, parts), ((1, kp),), offset=k * _PARTITIONS - start),
+                engine="Tensor",
+            )
+        places = [place(k) for k in tiles]
+        together = parts == _STATIONARY and all(self._depth(k) == _PARTITIONS for k in tiles)
+        adjacent = all(t.name == places[0][0].name and c == places[0][1] + i * _STATIONARY for i, (t, c) in enumerate(places))
+        if together and adjacent:
+            destination, column = places[0]
+            width = len(tiles) * _STATIONARY
+            self._evict(destination.access(None, ((1, width),), offset=column), bank.access(None, ((1, width),)), width)
+            return
+        for i, (k, (destination, column)) in enumerate(zip(tiles, places, strict=True)):
+            kp = self._depth(k)
+            self._evict(
+                destination.access((0, kp), ((1, parts),), offset=column),
+                bank.access((0, kp), ((1, parts),), offset=i * _STATIONARY),
+                parts,
+            )
+
+    def bank(self) -> int:
+        """The next of the two PSUM banks for transposes."""
+        self.turn_bank = 1 - getattr(self, "turn_bank", 1)
+        return self.turn_bank
+
+    def _evict(self, dst: Access, data: Access, width: int) -> None:
+        """PSUM to SBUF, on Vector or Scalar, whichever has less to do."""
+        step = Step("copy", self.accumulator, self.accumulator)
+        engine = self._engine(step, width)
+        if engine == "Vector":
+            self.tiler.emit("tensor_copy", dst=dst, data=data, engine="Vector")
+        else:
+            self.tiler.emit("activation", dst=dst, data=data, op="copy")
+
+    # -- operands of the maps behind the product -----------------------------------------------------------------------
+
+    def _load_columns(self) -> None:
+        for key in sorted(self.persistent, key=self._name):
+            view = key[1]
+            assert isinstance(view, View)
+            if not self.selection.by_row[key]:
+                self._dma(self.tile(key), self._layout(key), 0, min(self.m, _PARTITIONS), self.column_start, self.columns, view.buffer)
+
+    def _load_values(self, row: int) -> None:
+        keys = dict.fromkeys(k for s in self.selection.steps for k in s.inputs() if k[0] == "load")
+        for key in keys:
+            view = key[1]
+            assert isinstance(view, View)
+            if self.selection.by_row[key]:
+                self._dma(self.tile(key), self._layout(key), row, self.parts, 0, 1, view.buffer)
+            elif key not in self.persistent:
+                self._dma(self.tile(key), self._layout(key), row, self.parts, self.column_start, self.columns, view.buffer)
+
+    def _dma(self, tile: Tile, layout: Layout, row: int, rows: int, column: int, columns: int, buffer: int) -> None:
+        tensor = self.tiler.tensor(buffer)
+        for piece in pieces(layout, row, rows, column, columns):
+            self.tiler.load(
+                tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column),
+                tensor.access(piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride),
+            )
+
+    def _stores(self, row: int) -> None:
+        for key, view in self.selection.stores:
+            layout = layout_of(view, self.kernel.rows, self.kernel.cols)
+            assert layout is not None
+            tile, tensor = self.tile(key), self.tiler.tensor(view.buffer)
+            with self.tiler.builder.op(self.contract.op, self.contract.source):
+                for piece in pieces(layout, row, self.parts, self.column_start, self.columns):
+                    self.tiler.store(
+                        tensor.access(piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride),
+                        tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column),
+                    )
+
+
+_RESULT: Key = ("temp", "result")
+
+
+def _with_result(selection: Selection, key: Key, contract: Contract, dtype: str) -> Selection:
+    """The product itself is stored too: a step that evicts it from PSUM."""
+    step = Step("copy", _RESULT, key, op=contract.op, source=contract.source)
+    stores = tuple((_RESULT if k == key else k, v) for k, v in selection.stores)
+    return Selection(
+        (step, *selection.steps), {**selection.dtypes, _RESULT: dtype}, {**selection.by_row, _RESULT: False}, stores
+    )
+
+
+def _operand(view: View) -> _Operand:
+    """An operand given as [batch, other, K]: turned when K is its contiguous axis."""
+    other, k = view.strides[1], view.strides[2]
+    turned = k == 1 and (other != 1 or view.shape[1] == 1) or (k != 1 and other != 1 and 0 < k < max(other, 1))
+    if view.shape[2] == 1 and other == 1:
+        turned = False
+    return _Operand(view if turned else view.permute((0, 2, 1)), turned)

@@ -1,0 +1,638 @@
+"""Tiling rows kernels: which matrix shape, which tile size, how many slots, and the instructions of every tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from neuroncore.compiler.fuse import Kernel, Layout, layout_of, tile_bytes
+from neuroncore.compiler.hbm import pieces
+from neuroncore.compiler.ir import Map, Reduce, reads, writes
+from neuroncore.compiler.select import Argument, Key, Selection, Step, select
+from neuroncore.compiler.views import View, collapse
+from neuroncore.graph import DTYPE_BYTES
+from neuroncore.isa import FUNCTION_TABLES, Access, Tile
+
+if TYPE_CHECKING:
+    from neuroncore.compiler.tile import Tiler
+    from neuroncore.targets import Target
+
+__all__ = ["StepEmitter", "tile_rows"]
+
+#: Bytes per partition a transfer should move: beyond this a row costs its bytes, not its descriptor
+#: (reference/hw/compile_rules.md section 5); larger tiles only delay the first computation.
+_ROW_BYTES = 8192
+_SLOTS = 4
+_INTEGERS = frozenset({"int32", "uint32"})
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Matrix shape chosen for a kernel: `rows` x `cols`, tiles of at most 128 x `width`."""
+
+    rows: int
+    cols: int
+    width: int
+
+
+def tile_rows(tiler: Tiler, kernel: Kernel) -> None:
+    """Emit a rows kernel."""
+    free = not any(isinstance(p, Reduce) for p in kernel.prims) and all(
+        w.elements == kernel.rows * kernel.cols for p in kernel.prims for w in writes(p)
+    )
+    if not free:
+        _Rows(tiler, kernel, _row_shape(tiler, kernel)).run()
+        return
+    shape = _free_shape(tiler, kernel)
+    elements = kernel.rows * kernel.cols
+    if shape is None:  # no usable divisor: whole rows of a convenient width, and one short row for the rest
+        width = min(2048, max(1, elements // 128))
+        rest = elements % width
+        flat = _flatten(kernel)
+        for start, count, columns in ((0, elements // width, width), (elements - rest, int(rest > 0), rest)):
+            if count:
+                part = _region(flat, start, count, columns)
+                _Rows(tiler, replace(part, rows=count, cols=columns), Shape(count, columns, min(columns, width))).run()
+        return
+    _Rows(tiler, replace(kernel, rows=shape.rows, cols=shape.cols), shape).run()
+
+
+# -- shapes --------------------------------------------------------------------------------------------------------------------
+
+
+def _row_shape(tiler: Tiler, kernel: Kernel) -> Shape:
+    """Rows are given by a reduction; a row is cut into chunks only when nothing full depends on its result."""
+    target, buffers = tiler.target, tiler.kernels.buffers
+    widest = max(tile_bytes(buffers[v.buffer].dtype) for p in kernel.prims for v in (*reads(p), *writes(p)))
+    values = len({v for p in kernel.prims for v in reads(p)} | {w for p in kernel.prims for w in writes(p)})
+    limit = target.sbuf_usable_bytes_per_partition
+    width = kernel.cols
+    if not crosses(kernel):
+        chunk = max(512, min(4 * _ROW_BYTES // widest, limit // (2 * max(1, values) * widest)))
+        if width > chunk:
+            parts = -(-width // chunk)
+            width = -(-width // parts)
+    return Shape(kernel.rows, kernel.cols, width)
+
+
+def crosses(kernel: Kernel) -> bool:
+    """Whether a full value depends on a reduction of the same kernel."""
+    reduced: set[int] = set()
+    for prim in kernel.prims:
+        out = next(writes(prim))
+        depends = any(v.buffer in reduced for v in reads(prim))
+        if depends and isinstance(prim, Map) and out.elements == kernel.rows * kernel.cols and kernel.cols > 1:
+            return True
+        if isinstance(prim, Reduce) or depends:
+            reduced.add(out.buffer)
+    return False
+
+
+def _free_shape(tiler: Tiler, kernel: Kernel) -> Shape | None:
+    """The cheapest way to see an elementwise kernel as a matrix, by the DMA and engine costs of the target."""
+    views = [v for p in kernel.prims for v in (*reads(p), *writes(p))]
+    own = {w.buffer for p in kernel.prims for w in writes(p)}
+    outside = [v for v in dict.fromkeys(views) if v.buffer not in own or v.buffer in tiler.kernels.kept]
+    elements = kernel.rows * kernel.cols
+    widest = max(tile_bytes(tiler.kernels.buffers[v.buffer].dtype) for v in views)
+    values = len(dict.fromkeys(views))
+    cap = max(1, min(16384 // widest, tiler.target.sbuf_usable_bytes_per_partition // (3 * values * widest)))
+    best: tuple[float, int] | None = None
+    for cols in _divisors(elements):
+        if cols > cap:
+            continue
+        layouts = [layout_of(v, elements // cols, cols) for v in views]
+        if any(layout is None for layout in layouts):
+            continue
+        cost = _cost(tiler, outside, kernel, elements // cols, cols)
+        if best is None or cost < best[0]:
+            best = (cost, cols)
+    if best is None:
+        return None
+    cols = best[1]
+    if elements // cols > 128 * 32 and cols < 256 and _flat(views):
+        return None  # only tiny divisors: too many tiles
+    return Shape(elements // cols, cols, cols)
+
+
+def _flat(views: list[View]) -> bool:
+    return all(len(collapse(v.shape, (v.strides,))[0]) <= 1 for v in views)
+
+
+def _divisors(n: int) -> list[int]:
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})
+
+
+def _cost(tiler: Tiler, outside: list[View], kernel: Kernel, rows: int, cols: int) -> float:
+    """Nanoseconds of a kernel at a given matrix shape: the busiest of DMA and engines, plus one tile to fill the pipeline."""
+    target = tiler.target
+    height = min(rows, target.partitions)
+    tiles = -(-rows // target.partitions)
+    transfer = 0.0
+    for view in outside:
+        layout = layout_of(view, rows, cols)
+        assert layout is not None
+        transfer += transfer_ns(target, layout, height, cols, tiler.kernels.buffers[view.buffer].dtype)
+    compute = len(kernel.prims) * max(64, cols) / target.vector_clock_hz * 1e9
+    issue = len(outside) * (target.dge_fixed_ns + target.dge_row_ns * height) / 2
+    return tiles * max(transfer, compute, issue) + transfer + compute
+
+
+def transfer_ns(target: Target, layout: Layout, height: int, cols: int, dtype: str) -> float:
+    """Time all DMA engines together need for one tile of an operand, latencies excluded."""
+    size = DTYPE_BYTES[dtype]
+    if layout.by_row:
+        run, count = size, 1
+    else:
+        inner, stride = layout.cols[-1] if layout.cols else (1, 1)
+        run = min(inner, cols) * size if stride == 1 else size
+        count = max(1, cols * size // run)
+    engines = max(1, min(target.dma_engines, -(-height // target.dma_rows_per_engine_group)))
+    per_row = max(target.dma_row_min_ns, run / target.dma_engine_bytes_per_second * 1e9)
+    return -(-height // engines) * count * per_row
+
+
+def _flatten(kernel: Kernel) -> Kernel:
+    """Every view as one axis."""
+
+    def flat(view: View) -> View:
+        sizes, (strides,) = collapse(view.shape, (view.strides,))
+        if len(sizes) > 1:
+            raise AssertionError("only flat views are cut into regions")
+        return replace(view, shape=(view.elements,), strides=strides or (0,))
+
+    prims = []
+    for prim in kernel.prims:
+        assert isinstance(prim, Map)
+        ins = tuple(flat(v) if isinstance(v, View) else v for v in prim.ins)
+        prims.append(replace(prim, ins=ins, out=flat(prim.out)))
+    return replace(kernel, prims=tuple(prims))
+
+
+def _region(kernel: Kernel, start: int, rows: int, cols: int) -> Kernel:
+    """`rows` x `cols` elements of a flat kernel, from element `start`."""
+
+    def cut(view: View) -> View:
+        stride = view.strides[0]
+        return replace(view, shape=(rows, cols), strides=(cols * stride, stride), offset=view.offset + start * stride)
+
+    prims = []
+    for prim in kernel.prims:
+        assert isinstance(prim, Map)
+        prims.append(replace(prim, ins=tuple(cut(v) if isinstance(v, View) else v for v in prim.ins), out=cut(prim.out)))
+    return replace(kernel, prims=tuple(prims))
+
+
+# -- tiles ---------------------------------------------------------------------------------------------------------------------
+
+
+class StepEmitter:
+    """Turns steps into instructions on the tiles of one iteration; shared by rows and product kernels."""
+
+    def __init__(self, tiler: Tiler, selection: Selection) -> None:
+        self.tiler, self.selection = tiler, selection
+        self.load_ns = {"Vector": 0.0, "Scalar": 0.0}
+        tables = {FUNCTION_TABLES.get(s.fn, "") for s in selection.steps if s.form == "activation"}
+        self.tables = {t for t in tables if t}
+
+    def tile(self, key: Key) -> Tile:
+        """The tile a value occupies in the current iteration."""
+        raise NotImplementedError
+
+    def full(self, value: Argument, parts: int, width: int) -> Access:
+        """A value as [parts, width]; one value per row is repeated."""
+        assert isinstance(value, tuple)
+        repeat = self.selection.by_row[value]
+        return self.tile(value).access((0, parts), ((0 if repeat and width > 1 else 1, width),))
+
+    def column(self, value: Argument, parts: int) -> Access | float:
+        """A number or one value per row."""
+        if not isinstance(value, tuple):
+            return value
+        return self.tile(value).access((0, parts), ((1, 1),))
+
+    def result(self, key: Key, parts: int, width: int) -> Access:
+        """Where a step writes."""
+        return self.tile(key).access((0, parts), ((1, width),))
+
+    def step(self, step: Step, parts: int, columns: int) -> None:
+        """Emit one step for a tile of `parts` rows and `columns` columns."""
+        by_row = self.selection.by_row[step.out]
+        width = 1 if by_row else columns
+        emit = self.tiler.emit
+        with self.tiler.builder.op(step.op, step.source):
+            if step.form == "reduce":
+                self._reduce(step, parts, columns)
+                return
+            dst = self.result(step.out, parts, width)
+            if step.form == "fill":
+                emit("memset", dst=dst, value=step.x, engine="Vector")
+            elif step.form == "copy":
+                engine = self._engine(step, width)
+                if engine == "Vector":
+                    emit("tensor_copy", dst=dst, data=self.full(step.x, parts, width), engine="Vector")
+                else:
+                    emit("activation", dst=dst, data=self.full(step.x, parts, width), op="copy")
+            elif step.form == "activation":
+                self._activation(step, dst, parts, width)
+            elif step.form == "scalar":
+                self._scalar(step, dst, parts, width)
+            elif step.form == "pair":
+                emit(
+                    "scalar_tensor_tensor", dst=dst, data=self.full(step.x, parts, width), op0=step.fn,
+                    operand0=self.column(step.a if step.a is not None else 0.0, parts), reverse0=step.reverse,
+                    op1=step.fn1, operand1=self.full(step.b if step.b is not None else 0.0, parts, width), reverse1=step.reverse1,
+                )  # fmt: skip
+                self._busy("Vector", 2 * width)
+            elif step.form == "tensor":
+                assert step.a is not None
+                integers = self.selection.dtypes[step.out] in _INTEGERS and step.fn in ("add", "subtract", "multiply", "max", "min")
+                engine = "GpSimd" if integers or step.fn == "power" else "Vector"
+                emit(
+                    "tensor_tensor", dst=dst, data1=self.full(step.x, parts, width), data2=self.full(step.a, parts, width),
+                    op=step.fn, engine=engine,
+                )  # fmt: skip
+                self._busy("Vector", (1 if self._half(step) else 2) * width)
+            elif step.form == "choose":
+                assert step.a is not None and step.b is not None
+                emit(
+                    "select_reduce", dst=dst, predicate=self.full(step.x, parts, width), on_true=self.full(step.a, parts, width),
+                    on_false=self.column(step.b, parts), reverse_pred=step.reverse,
+                )  # fmt: skip
+                self._busy("Vector", 2 * width)
+            elif step.form == "merge":
+                assert step.a is not None
+                emit(
+                    "tensor_copy_predicated", dst=dst, data=self.full(step.a, parts, width),
+                    predicate=self.full(step.x, parts, width),
+                )  # fmt: skip
+                self._busy("Vector", 2 * width)
+            else:
+                raise AssertionError(step.form)
+
+    def _activation(self, step: Step, dst: Access, parts: int, width: int) -> None:
+        emit = self.tiler.emit
+        data = self.full(step.x, parts, width)
+        plain = step.a is None and step.b is None and step.total is None
+        if plain and step.fn == "reciprocal" and (self.tables - {"reciprocal"}) and 7 * width < 3000:
+            emit("reciprocal", dst=dst, data=data)  # cheaper than two table switches
+            self._busy("Vector", 8 * width)
+            return
+        if plain and step.fn == "square" and self._engine(step, width) == "Vector":
+            emit("tensor_tensor", dst=dst, data1=data, data2=data, op="multiply", engine="Vector")
+            return
+        if plain and step.fn == "relu" and self._engine(step, width) == "Vector":
+            emit("tensor_scalar", dst=dst, data=data, op0="max", operand0=0.0, engine="Vector")
+            return
+        extra: dict[str, object] = {}
+        if step.a is not None:
+            extra["scale"] = self.column(step.a, parts)
+        if step.b is not None:
+            extra["bias"] = self.column(step.b, parts)
+        if step.total is not None:
+            extra["reduce_res"] = self.total(step.total, parts)
+            extra["reduce_op"] = "add"
+        emit("activation", dst=dst, data=data, op=step.fn, **extra)
+        if not plain or step.fn not in ("square", "relu"):
+            self._busy("Scalar", width)
+
+    def _scalar(self, step: Step, dst: Access, parts: int, width: int) -> None:
+        assert step.a is not None
+        extra: dict[str, object] = {}
+        if step.fn1:
+            assert step.b is not None
+            extra = {"op1": step.fn1, "operand1": self.column(step.b, parts), "reverse1": step.reverse1}
+        engine = "Vector"
+        if (step.fn, step.fn1) in (("multiply", ""), ("multiply", "add"), ("add", "")) and width > 1:
+            engine = self._engine(step, width)
+        else:
+            self._busy("Vector", width)
+        self.tiler.emit(
+            "tensor_scalar", dst=dst, data=self.full(step.x, parts, width), op0=step.fn, operand0=self.column(step.a, parts),
+            reverse0=step.reverse, engine=engine, **extra,
+        )  # fmt: skip
+
+    def _reduce(self, step: Step, parts: int, columns: int) -> None:
+        dst = self.total(step.out, parts)
+        data = self.full(step.x, parts, columns)
+        if step.fn == "add" and not step.negate and self._engine(step, columns) == "Scalar":
+            # ScalarE sums what it copies; the copy goes to a tile nobody reads.
+            junk = self.junk(columns)
+            self.tiler.emit(
+                "activation", dst=junk.access((0, parts), ((1, columns),)), data=data, op="copy", reduce_res=dst, reduce_op="add"
+            )
+            return
+        self.tiler.emit("tensor_reduce", dst=dst, data=data, op=step.fn, axes=1, negate=step.negate)
+        if step.fn != "add" or step.negate:
+            self._busy("Vector", columns)
+
+    def total(self, key: Key, parts: int) -> Access:
+        """Where a reduction puts its result."""
+        return self.result(key, parts, 1)
+
+    def junk(self, columns: int) -> Tile:
+        """A tile whose contents nobody reads."""
+        raise NotImplementedError
+
+    # -- engine choice -------------------------------------------------------------------------------------------------
+
+    def _half(self, step: Step) -> bool:
+        keys = [*step.inputs(), step.out]
+        return all(self.selection.dtypes[k] in ("bf16", "fp16") for k in keys)
+
+    def _busy(self, engine: str, cycles: float) -> None:
+        self.load_ns[engine] += max(64.0, cycles) / self.tiler.target.clock_hz(engine) * 1e9
+
+    def _engine(self, step: Step, width: int) -> str:
+        """Vector or Scalar, whichever would be finished first; short work counts its latency."""
+        target = self.tiler.target
+        two = 2.0 if step.form == "activation" and step.fn == "square" and not self._half(step) else 1.0
+        fast = 4.0 if target.neuroncore_version >= 3 and self._half(step) and step.form in ("copy", "scalar") else 1.0
+        if step.form == "activation" and step.fn == "relu" and self._half(step) and target.neuroncore_version >= 3:
+            fast = 4.0
+        costs = {
+            "Vector": (max(64.0, width * two / fast) + target.vector_latency_cycles) / target.vector_clock_hz * 1e9,
+            "Scalar": (max(64.0, width) + target.scalar_latency_cycles) / target.scalar_clock_hz * 1e9,
+        }
+        if target.neuroncore_version < 3 and step.form == "scalar":
+            del costs["Scalar"]
+        if step.form == "copy" and self.selection.dtypes[step.out] in _INTEGERS:
+            del costs["Scalar"]  # ScalarE goes through fp32
+        engine = min(costs, key=lambda e: (self.load_ns[e] + costs[e], e == "Scalar"))
+        cycles = width * two / fast if engine == "Vector" else width
+        self._busy(engine, cycles)
+        return engine
+
+
+class _Rows(StepEmitter):
+    def __init__(self, tiler: Tiler, kernel: Kernel, shape: Shape) -> None:
+        super().__init__(tiler, select(tiler.kernels, kernel))
+        self.kernel, self.shape = kernel, shape
+        self.height = min(shape.rows, tiler.target.partitions)
+        self.chunks = -(-shape.cols // shape.width)
+        self.row_tiles = -(-shape.rows // self.height)
+        self.prefix = tiler.new_kernel()
+        self.names: dict[Key, str] = {}
+        self.iteration = self.row_tile = self.chunk = 0
+        self.layouts: dict[Key, Layout] = {}
+        for step in self.selection.steps:
+            for key in step.inputs():
+                if key[0] == "load":
+                    view = key[1]
+                    assert isinstance(view, View)
+                    cols = 1 if view.elements == shape.rows and shape.cols != 1 else shape.cols
+                    layout = layout_of(view, shape.rows, cols)
+                    assert layout is not None
+                    self.layouts[key] = layout
+        self.persistent = self._persistent()
+        self.slot_of, self.depth = self._slots()
+
+    # -- slots ---------------------------------------------------------------------------------------------------------
+
+    def _persistent(self) -> set[Key]:
+        """Values loaded or filled once for all tiles: weights by column, single values, constants."""
+        limit = self.tiler.target.sbuf_usable_bytes_per_partition // 3
+        used, chosen = 0, set()
+        for key, layout in self.layouts.items():
+            if not layout.by_column or (self.row_tiles == 1 and self.chunks == 1 and not layout.by_row):
+                continue
+            size = 4 if layout.by_row else self.shape.cols * DTYPE_BYTES[self.selection.dtypes[key]]
+            if used + size <= limit:
+                used += size
+                chosen.add(key)
+        made: dict[Key, int] = {}
+        for step in self.selection.steps:
+            made[step.out] = made.get(step.out, 0) + 1
+        for step in self.selection.steps:
+            if step.form == "fill" and self.selection.by_row[step.out] and made[step.out] == 1 and step.out[0] == "temp":
+                chosen.add(step.out)
+        return chosen
+
+    def _bytes(self, key: Key) -> int:
+        size = DTYPE_BYTES[self.selection.dtypes[key]]
+        return size if self.selection.by_row[key] else size * self.shape.width
+
+    def _slots(self) -> tuple[dict[Key, str], int]:
+        """A slot name for every value, and how many copies of all slots fit."""
+        steps = self.selection.steps
+        keys = list(dict.fromkeys(k for s in steps for k in (*s.inputs(), *s.outputs()) if k not in self.persistent))
+        constant = 0
+        for key in self.persistent:
+            wide = not self.selection.by_row[key]
+            constant += DTYPE_BYTES[self.selection.dtypes[key]] * (self.shape.cols if wide else 1)
+        limit = self.tiler.target.sbuf_usable_bytes_per_partition - constant - 1024
+        iterations = self.row_tiles * self.chunks
+        slots = {key: self._name(key) for key in keys}
+        junk = self.shape.width * 4 if any(s.form == "reduce" and s.fn == "add" for s in steps) else 0
+        total = sum(_padded(self._bytes(k)) for k in keys) + junk
+        depth = min(_SLOTS, iterations, limit // max(1, total))
+        if depth >= min(3, iterations):
+            return slots, depth
+        slots, total = self._reused(keys)
+        return slots, max(1, min(_SLOTS, iterations, limit // max(1, total + junk)))
+
+    def _reused(self, keys: list[Key]) -> tuple[dict[Key, str], int]:
+        """Slots shared by values that are not live together."""
+        steps = self.selection.steps
+        last = {k: n for n, s in enumerate(steps) for k in (*s.inputs(), *s.outputs())}
+        stored = {k for k, _ in self.selection.stores}
+        slots: dict[Key, str] = {}
+        free: dict[int, list[str]] = {}
+        total = 0
+        for number, step in enumerate(steps):
+            # An output may take the place of an input that dies here: instructions stream element by element.
+            dying = [k for k in dict.fromkeys(step.inputs()) if last[k] == number and k in slots and k not in stored]
+            if step.form in ("merge", "reduce"):
+                dying_now, dying_later = [], dying
+            else:
+                dying_now, dying_later = dying, []
+            for key in step.inputs():
+                if key in keys and key not in slots:
+                    total += self._take(key, slots, free)
+            for key in dying_now:
+                free.setdefault(_padded(self._bytes(key)), []).append(slots[key])
+            for key in step.outputs():
+                if key in keys and key not in slots:
+                    total += self._take(key, slots, free)
+            for key in dying_later:
+                free.setdefault(_padded(self._bytes(key)), []).append(slots[key])
+        return slots, total
+
+    def _take(self, key: Key, slots: dict[Key, str], free: dict[int, list[str]]) -> int:
+        size = _padded(self._bytes(key))
+        if free.get(size):
+            slots[key] = free[size].pop()
+            return 0
+        slots[key] = self._name(key)
+        return size
+
+    def _name(self, key: Key) -> str:
+        if key not in self.names:
+            kind = {"buffer": "v", "load": "x", "temp": "c"}[str(key[0])]
+            self.names[key] = f"{self.prefix}_{kind}{len(self.names)}"
+        return self.names[key]
+
+    def tile(self, key: Key) -> Tile:
+        size = DTYPE_BYTES[self.selection.dtypes[key]]
+        dtype = self.selection.dtypes[key]
+        if key in self.persistent:
+            columns = 1 if self.selection.by_row[key] else self.shape.cols
+            return self.tiler.sbuf(self._name(key), self.height, columns, dtype)
+        columns = 1 if self.selection.by_row[key] else self.shape.width
+        number = (self.row_tile if self.selection.by_row[key] else self.iteration) % self.depth
+        tile = self.tiler.sbuf(f"{self.slot_of[key]}_{number}", self.height, _padded(columns * size) // size, dtype)
+        return tile if tile.dtype == dtype else replace(tile, dtype=dtype)
+
+    def full(self, value: Argument, parts: int, width: int) -> Access:
+        if value in self.persistent and isinstance(value, tuple) and not self.selection.by_row[value]:
+            return self.tile(value).access((0, parts), ((1, width),), offset=self.chunk * self.shape.width)
+        return super().full(value, parts, width)
+
+    def junk(self, columns: int) -> Tile:
+        return self.tiler.sbuf(f"{self.prefix}_junk", self.height, self.shape.width, "fp32")
+
+    def total(self, key: Key, parts: int) -> Access:
+        if self.chunks == 1:
+            return super().total(key, parts)
+        tile = self.tiler.sbuf(f"{self._name(key)}_part_{self.row_tile % self.depth}", self.height, self.chunks, "fp32")
+        return tile.access((0, parts), ((1, 1),), offset=self.chunk)
+
+    # -- iterations ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        shape, tiler = self.shape, self.tiler
+        before, main, after = self._parts()
+        with tiler.iteration(prologue=True):
+            for step in self.selection.steps:
+                if step.form == "fill" and step.out in self.persistent:
+                    self.step(step, self.height, 1)
+            for key in self.persistent:
+                if key[0] == "load":
+                    self._load(key, 0, self.height, 0, 1 if self.selection.by_row[key] else shape.cols)
+        for self.row_tile in range(self.row_tiles):
+            row = self.row_tile * self.height
+            parts = min(self.height, shape.rows - row)
+            for self.chunk in range(self.chunks):
+                column = self.chunk * shape.width
+                columns = min(shape.width, shape.cols - column)
+                first, last = self.chunk == 0, self.chunk == self.chunks - 1
+                with tiler.iteration():
+                    steps = [*(before if first else ()), *main, *(after if last and self.chunks == 1 else ())]
+                    if self.chunks == 1:
+                        steps = [s for s in self.selection.steps if s.out not in self.persistent]
+                    self._loads(steps, row, parts, column, columns, first=first)
+                    for step in steps:
+                        self.step(step, parts, columns)
+                    self._stores(steps, row, parts, column, columns)
+                    if last and self.chunks > 1:
+                        self._combine(main, parts)
+                        self._loads(after, row, parts, column, 1, first=True)
+                        for step in after:
+                            self.step(step, parts, 1)
+                        combined = [s for s in main if s.form == "reduce" or s.total is not None]
+                        self._stores([*after, *combined], row, parts, column, 1, rows_only=True)
+                self.iteration += 1
+
+    def _parts(self) -> tuple[list[Step], list[Step], list[Step]]:
+        """Steps per row before the chunks, per chunk, and per row after them."""
+        before, main, after = [], [], []
+        reduced: set[Key] = set()
+        for step in self.selection.steps:
+            if step.out in self.persistent:
+                continue
+            if step.form == "reduce" or step.total is not None:
+                main.append(step)
+                reduced.update([step.total] if step.total is not None else [step.out])
+            elif self.selection.by_row[step.out]:
+                if any(k in reduced for k in step.inputs()):
+                    after.append(step)
+                    reduced.add(step.out)
+                else:
+                    before.append(step)
+            else:
+                main.append(step)
+        return before, main, after
+
+    def _combine(self, main: list[Step], parts: int) -> None:
+        """Fold the partial results of the chunks."""
+        for step in main:
+            key = step.total if step.total is not None else step.out if step.form == "reduce" else None
+            if key is None:
+                continue
+            tile = self.tiler.sbuf(f"{self._name(key)}_part_{self.row_tile % self.depth}", self.height, self.chunks, "fp32")
+            fn = "add" if step.total is not None else step.fn
+            if step.negate:
+                fn = {"max": "min", "min": "max", "add": "add"}[fn]
+            with self.tiler.builder.op(step.op, step.source):
+                self.tiler.emit(
+                    "tensor_reduce", dst=self.result(key, parts, 1), data=tile.access((0, parts), ((1, self.chunks),)), op=fn, axes=1
+                )
+
+    def _loads(self, steps: list[Step], row: int, parts: int, column: int, columns: int, *, first: bool) -> None:
+        seen: set[Key] = set()
+        for step in steps:
+            for key in step.inputs():
+                if key[0] != "load" or key in self.persistent or key in seen:
+                    continue
+                seen.add(key)
+                by_row = self.selection.by_row[key]
+                if by_row and not first:
+                    continue
+                with self.tiler.builder.op(step.op, step.source):
+                    self._load(key, row, parts, 0 if by_row else column, 1 if by_row else columns)
+
+    def _load(self, key: Key, row: int, parts: int, column: int, columns: int) -> None:
+        view = key[1]
+        assert isinstance(view, View)
+        tile = self.tile(key)
+        tensor = self.tiler.tensor(view.buffer)
+        for piece in pieces(self.layouts[key], row, parts, column, columns):
+            self.tiler.load(
+                tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column),
+                tensor.access(piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride),
+            )
+
+    def _stores(self, steps: list[Step], row: int, parts: int, column: int, columns: int, *, rows_only: bool = False) -> None:
+        made = {k: s for s in steps for k in s.outputs()}
+        for key, view in self.selection.stores:
+            by_row = self.selection.by_row[key]
+            if key not in made or (self.chunks > 1 and by_row != rows_only and (rows_only or self._is_partial(key))):
+                continue
+            width = 1 if by_row else columns
+            layout = layout_of(view, self.shape.rows, 1 if by_row else self.shape.cols)
+            assert layout is not None
+            tile, tensor = self.tile(key), self.tiler.tensor(view.buffer)
+            with self.tiler.builder.op(made[key].op, made[key].source):
+                for piece in pieces(layout, row, parts, 0 if by_row else column, width):
+                    self.tiler.store(
+                        tensor.access(piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride),
+                        tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column),
+                    )
+
+    def _is_partial(self, key: Key) -> bool:
+        """A reduction's result is complete only after the last chunk."""
+        return any(key == s.total or (s.form == "reduce" and s.out == key) for s in self.selection.steps)
+
+
+def _padded(size: int) -> int:
+    """Tiles start at multiples of four bytes."""
+    return -(-size // 4) * 4
+
+
+def iterations(shape: Shape) -> int:
+    """Number of tiles of a shape."""
+    return -(-shape.rows // 128) * -(-shape.cols // shape.width)
+
+
+def elements_of(kernel: Kernel) -> int:
+    """Elements of a kernel's matrix."""
+    return prod((kernel.rows, kernel.cols))
+
+
+def stored(kernel: Kernel) -> Iterator[View]:
+    """The views a kernel writes."""
+    for prim in kernel.prims:
+        yield from writes(prim)

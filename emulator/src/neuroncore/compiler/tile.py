@@ -1,0 +1,172 @@
+"""From kernels to instructions on tiles: every kernel becomes a list of iterations over named slots.
+
+The result still has tiles without addresses and instructions without semaphores. Slots named `<kernel>_<value>_<n>` are the double
+buffers: iteration i uses slot i modulo their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from neuroncore.compiler.fuse import Kernel, Kernels
+from neuroncore.compiler.ir import writes
+from neuroncore.compiler.moves import tile_estimate, tile_fold, tile_gather, tile_move
+from neuroncore.compiler.product import tile_product
+from neuroncore.compiler.rows import tile_rows
+from neuroncore.isa import Access, Instruction, ProgramBuilder, Tensor, Tile
+from neuroncore.targets import Target
+
+__all__ = ["Block", "Tiled", "Tiler", "tile"]
+
+#: More instructions than this and the kernel becomes an estimate, so that no graph takes minutes to compile.
+INSTRUCTION_LIMIT = 60_000
+
+
+@dataclass(frozen=True)
+class Block:
+    """The instructions of one kernel: once before, then per iteration; each with its pipeline stage (-1: to be found)."""
+
+    kernel: str
+    prologue: tuple[Instruction, ...]
+    iterations: tuple[tuple[tuple[Instruction, int], ...], ...]
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """A kernel that has no instructions: its cost as an estimate."""
+
+    op: str
+    reason: str
+    duration_ns: int
+    bytes_read: int
+    bytes_written: int
+    flops: int
+    source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A program in pieces: tensors, tiles by kernel, and blocks or estimates in execution order."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    tiles: tuple[tuple[Tile, ...], ...]
+    blocks: tuple[Block | Estimated, ...]
+
+
+class TooManyInstructions(Exception):  # noqa: N818  (a control-flow signal inside the compiler, not an error)
+    """A kernel would need more instructions than the limit."""
+
+
+class Tiler:
+    """What kernel tilers write to."""
+
+    def __init__(self, kernels: Kernels, target: Target) -> None:
+        self.kernels, self.target = kernels, target
+        self.builder = ProgramBuilder(kernels.name)
+        self.blocks: list[Block | Estimated] = []
+        self.tiles: list[dict[str, Tile]] = []
+        self.stage = -1
+        self._kernels = 0
+        self._count = 0
+        self._prologue: list[Instruction] = []
+        self._iterations: list[tuple[tuple[Instruction, int], ...]] = []
+        self._current: list[tuple[Instruction, int]] = []
+        self._tensors = self._declare()
+
+    def _declare(self) -> dict[int, Tensor]:
+        written = {w.buffer for k in self.kernels.kernels for p in k.prims for w in writes(p)}
+        tensors: dict[int, Tensor] = {}
+        for number, buffer in enumerate(self.kernels.buffers):
+            if buffer.kind == "temp" and number not in self.kernels.kept:
+                continue
+            kind = {"input": "inout" if number in written else "input", "output": "output", "temp": "temporary"}[buffer.kind]
+            tensors[number] = self.builder.tensor(buffer.name, (buffer.elements,), buffer.dtype, kind)
+        return tensors
+
+    def tensor(self, buffer: int) -> Tensor:
+        """The HBM tensor of a buffer."""
+        return self._tensors[buffer]
+
+    def new_kernel(self) -> str:
+        """A prefix for the names of a kernel's tiles; a kernel may have several parts."""
+        self._kernels += 1
+        return f"k{self._kernels - 1}"
+
+    def sbuf(self, name: str, partitions: int, columns: int, dtype: str) -> Tile:
+        """A tile of the current kernel, declared at first use."""
+        tiles = self.tiles[-1]
+        if name not in tiles:
+            tiles[name] = self.builder.sbuf(name, partitions, columns, dtype)
+        return tiles[name]
+
+    def psum(self, name: str, partitions: int, columns: int, dtype: str = "fp32") -> Tile:
+        """A PSUM tile of the current kernel, declared at first use."""
+        tiles = self.tiles[-1]
+        if name not in tiles:
+            tiles[name] = self.builder.psum(name, partitions, columns, dtype)
+        return tiles[name]
+
+    def emit(self, opcode: str, **operands: object) -> None:
+        """Append an instruction to the current iteration."""
+        self._count += 1
+        if self._count > INSTRUCTION_LIMIT:
+            raise TooManyInstructions
+        self._current.append((self.builder.emit(opcode, **operands), self.stage))  # type: ignore[arg-type]
+
+    def load(self, dst: Access, src: Access) -> None:
+        """HBM to SBUF, triggered by the otherwise idle Sync engine."""
+        self.emit("dma_copy", engine="Sync", dst=dst, src=src)
+
+    def store(self, dst: Access, src: Access) -> None:
+        """SBUF to HBM, on a queue of its own so that it never delays a load."""
+        self.emit("dma_copy", engine="Scalar", dst=dst, src=src)
+
+    @contextmanager
+    def iteration(self, *, prologue: bool = False) -> Iterator[None]:
+        """Instructions emitted inside form one iteration (or the prologue) of the current kernel."""
+        self._current = []
+        yield
+        if prologue:
+            self._prologue += [i for i, _ in self._current]
+        elif self._current:
+            self._iterations.append(tuple(self._current))
+
+    def run(self) -> Tiled:
+        """Tile every kernel."""
+        for kernel in self.kernels.kernels:
+            self._kernel(kernel)
+        tensors = tuple(self._tensors.values())
+        return Tiled(self.kernels.name, tensors, tuple(tuple(t.values()) for t in self.tiles), tuple(self.blocks))
+
+    def _kernel(self, kernel: Kernel) -> None:
+        self.tiles.append({})
+        self._prologue, self._iterations = [], []
+        started = self._count
+        try:
+            self._body(kernel)
+        except TooManyInstructions:
+            self._count = started
+            self.tiles[-1] = {}
+            self.blocks.append(tile_estimate(self, kernel, f"more than {INSTRUCTION_LIMIT} instructions"))
+            return
+        if self._prologue or self._iterations:
+            self.blocks.append(Block(kernel.kind, tuple(self._prologue), tuple(self._iterations)))
+        else:
+            self.tiles.pop()
+
+    def _body(self, kernel: Kernel) -> None:
+        if not any(w.elements for p in kernel.prims for w in writes(p)):
+            return
+        if kernel.kind == "estimate":
+            raise TooManyInstructions
+        {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather}[kernel.kind](
+            self, kernel
+        )
+
+
+def tile(kernels: Kernels, target: Target) -> Tiled:
+    """Instructions on tiles for every kernel."""
+    return Tiler(kernels, target).run()
