@@ -180,6 +180,8 @@ def synchronize(program: Program) -> Program:
                         other[s] = max(other.get(s, 0), i)
         if not instruction.queue:
             other.pop(engine, None)  # in order anyway
+            if engine == "Tensor":
+                raw.pop(engine, None)  # matmuls accumulate in PSUM back to back
         needed = dict(raw)
         for s, i in other.items():
             needed[s] = max(needed.get(s, 0), i)

@@ -51,7 +51,8 @@ class Target:
         sbuf_usable_bytes_per_partition: what the allocator may use; the rest is reserved.
         scalar_latency_cycles …: from issue to visible result, beyond the cycles of the instruction itself.
         tensor_warmup_rate: fraction of full rate during `tensor_warmup_ns` of activity after `tensor_idle_ns` of idling.
-        dma_row_min_ns: shortest time of one descriptor (row) of a queue on a DMA engine; other queues go on meanwhile.
+        dma_row_min_ns: shortest time of one descriptor (row) on a DMA engine.
+        dma_queue_interval_ns: shortest time between the starts of two transfers of one queue; other queues go on meanwhile.
         dma_start_ns: from trigger to first byte.
         dma_done_ns: from last byte to the semaphore seen by an engine.
         dge_fixed_ns, dge_row_ns: time a descriptor generator is busy per DMA and per row.
@@ -92,6 +93,7 @@ class Target:
     dma_engines: int
     dma_engine_bytes_per_second: float
     dma_row_min_ns: float
+    dma_queue_interval_ns: float
     dma_row_max_bytes: int
     dma_rows_per_engine_group: int
     dma_start_ns: float

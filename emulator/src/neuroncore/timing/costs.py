@@ -144,7 +144,7 @@ class Pricer:
         """Rows, engines and rates of a DMA.
 
         Every contiguous run is a descriptor. Rows go to the DMA engines by groups of 8 partitions (HBM to HBM: one after the other).
-        A queue's row takes at least `dma_row_min_ns` on its engine.
+        A row takes at least `dma_row_min_ns` on its engine.
         """
         target = self._target
         dst, src = use.access("dst"), use.access("src")

@@ -2,7 +2,7 @@
 
 Queues share the DMA engines and the HBM bandwidth fairly (round robin at packet granularity, here as a fluid): every active queue gets
 an equal share, and what a queue cannot use, because its rows are short or it reaches few engines, goes to the others. Inside a queue
-transfers are in order.
+transfers are in order, and their starts a minimum interval apart.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ _DONE_BYTES = 1e-6
 class DmaEngines:
     """Transfers in flight. Times are float nanoseconds since the program's start."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue_interval_ns: float) -> None:
+        self._queue_interval_ns = queue_interval_ns
         self._now = 0.0
+        self._next_start: dict[str, float] = {}
         self._queues: dict[str, deque[tuple[float, int, Transfer]]] = {}
         # Active transfers: queue -> [index, remaining bytes, share per byte/ns, largest share, first byte].
         self._active: dict[str, list[float]] = {}
@@ -63,10 +65,12 @@ class DmaEngines:
             if queue in self._active or not waiting:
                 continue
             arrival, index, transfer = waiting[0]
+            arrival = max(arrival, self._next_start.get(queue, 0.0))
             if arrival <= self._now:
                 waiting.popleft()
                 largest = transfer.bytes * transfer.share_per_ns / transfer.alone_ns
                 self._active[queue] = [index, float(transfer.bytes), transfer.share_per_ns, largest, self._now]
+                self._next_start[queue] = self._now + self._queue_interval_ns
                 self._rates = None
             elif upcoming is None or arrival < upcoming:
                 upcoming = arrival

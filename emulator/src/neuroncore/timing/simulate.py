@@ -142,7 +142,7 @@ class _Simulation:
         self.semaphores = _Semaphores()
         self.waiting: dict[str, list[str]] = {}
         self._woken: list[str] = []
-        self.dma = DmaEngines()
+        self.dma = DmaEngines(target.dma_queue_interval_ns)
         self.queue_done: dict[str, float] = {}
 
     def run(self) -> Timeline:
@@ -417,5 +417,5 @@ def bounds(program: Program, target: Target) -> Bounds:
             dma_ns += price.transfer.bytes * price.transfer.share_per_ns
             start = max(target.dma_start_ns, target.dma_software_start_ns)
             dge = target.dge_fixed_ns + price.transfer.rows * target.dge_row_ns
-            serial += start + dge + price.transfer.alone_ns + target.dma_done_ns
+            serial += start + dge + target.dma_queue_interval_ns + price.transfer.alone_ns + target.dma_done_ns
     return Bounds(dma_ns, engine_ns, max(dma_ns, *engine_ns.values()), serial)
