@@ -139,12 +139,14 @@ py::object take_capture_dict() {
   return std::move(out);
 }
 
-void prepare(int64_t max_events_per_nc, std::vector<int32_t> cores, bool device_mode, bool correlate_device_time) {
+void prepare(int64_t max_events_per_nc, std::vector<int32_t> cores, bool device_mode, bool correlate_device_time,
+             std::unordered_map<std::string, std::string> metadata) {
   SessionOptions options;
   options.capture.max_events_per_nc = max_events_per_nc;
   options.capture.cores = std::move(cores);
   options.capture.device_mode = device_mode;
   options.correlate_device_time = correlate_device_time;
+  options.metadata = std::move(metadata);
   set_next_session_options(std::move(options));
 }
 
@@ -154,7 +156,7 @@ void bind_profiler(py::module_& module) {
   auto m = module.def_submodule("profiler", "Capture of what runs on the device.");
   Recorder::get().set_call_site_provider(current_call_site);
   m.def("prepare", &prepare, py::arg("max_events_per_nc"), py::arg("cores"), py::arg("device_mode"),
-        py::arg("correlate_device_time"), "Options of the captures that start from now on.");
+        py::arg("correlate_device_time"), py::arg("metadata"), "Options of the captures that start from now on.");
   m.def("active", [] { return Recorder::get().active(); }, "Whether a capture records now.");
   m.def("close_window", &close_window, "End the running capture's window; what ends later on the device is lost.");
   m.def("take_capture", &take_capture_dict, "The last capture as columns, once; None if there is none.");

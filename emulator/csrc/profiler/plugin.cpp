@@ -65,10 +65,10 @@ std::unique_ptr<at::ObserverContext> enter_region(const at::RecordFunction& regi
 // torch sees this one annotation, the exporter calls log() and gets all of them.
 class HiddenRows : public GenericTraceActivity {
  public:
-  HiddenRows(const libkineto::TraceSpan& span, int64_t begin_ns, int64_t end_ns, int32_t device)
+  HiddenRows(const libkineto::TraceSpan& span, int64_t begin_ns, int32_t device)
       : GenericTraceActivity(span, ActivityType::GPU_USER_ANNOTATION, "neuron capture") {
     startTime = begin_ns;
-    endTime = end_ns;
+    endTime = begin_ns;  // no duration: it must not count as device time anywhere
     this->device = device;
     resource = kExecutionLane;
   }
@@ -129,7 +129,7 @@ class Session : public libkineto::IActivityProfilerSession {
     if (!capture_ || !buffer_) return;
     buffer_->span = libkineto::TraceSpan(capture_->start_ns, capture_->stop_ns, "neuron");
     auto hidden =
-        std::make_unique<HiddenRows>(buffer_->span, capture_->start_ns, capture_->stop_ns, lowest_device(*capture_));
+        std::make_unique<HiddenRows>(buffer_->span, capture_->start_ns, lowest_device(*capture_));
     for (const LaunchRecord& launch : capture_->launches) {
       const auto* op = launch.external_id != 0 ? linked(static_cast<int32_t>(launch.external_id)) : nullptr;
       add_dispatch(launch, op, *hidden);
@@ -153,6 +153,8 @@ class Session : public libkineto::IActivityProfilerSession {
   }
 
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
+
+  std::unordered_map<std::string, std::string> getMetadata() override { return options_.metadata; }
 
   void pushCorrelationId(uint64_t id) override { push_external_id(id); }
   void popCorrelationId() override { pop_external_id(); }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <unordered_map>
 
 #include "runtime/recorder.h"
 
@@ -12,6 +14,8 @@ struct SessionOptions {
   CaptureOptions capture;
   // Also emit `kernel` rows, which torch folds into the device columns of key_averages().
   bool correlate_device_time = true;
+  // Entries for the head of trace.json, values in JSON: what made this trace.
+  std::unordered_map<std::string, std::string> metadata;
 };
 
 void set_next_session_options(SessionOptions options);

@@ -52,7 +52,7 @@ def test_device_mode_writes_a_neff_per_executable_and_one_ntff_per_core(capture,
 
 def test_directory_is_named_after_instance_process_and_time(capture, naive_rms_norm):
     run = capture(naive_rms_norm)
-    assert re.fullmatch(r"i-emulated\w+_pid_%d" % os.getpid(), run.directory.parent.name)
+    assert re.fullmatch(rf"i-emulated\w+_pid_{os.getpid()}", run.directory.parent.name)
     assert re.fullmatch(r"\d{8}_\d{6}_\d{6}", run.directory.name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import platform
 import sys
@@ -85,6 +86,7 @@ class CaptureSession:
             cores=list(settings.cores),
             device_mode=ProfileMode.DEVICE in settings.modes,
             correlate_device_time=settings.correlate_device_time,
+            metadata={"neuronscope": json.dumps(self._origin(settings))},
         )
         _C.profiler.take_capture()  # one that nobody fetched must not be taken for ours
         for sampler in (self._cpu, self._memory):
@@ -213,6 +215,21 @@ class CaptureSession:
                 "execution_gap_ns": target.execution_gap_ns,
             },
         )
+
+    def _origin(self, settings: Settings) -> dict[str, Any]:
+        """What a reader of trace.json alone must know: that the device rows are simulated, and by which model."""
+        target = load_target()
+        return {
+            "emulated": True,
+            "producer_version": _version(),
+            "model_version": _model_version(),
+            "target": target.name,
+            "target_hash": target.hash,
+            "instance_id": instance_id(),
+            "session_id": self._number,
+            "lnc": logical_core_size(),
+            "modes": [mode.value for mode in settings.modes],
+        }
 
     def _warn(self) -> None:
         if self.unfinished_executions:
