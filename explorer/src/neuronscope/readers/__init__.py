@@ -7,11 +7,15 @@ tracks, lanes, links, executions, gaps and steps → `write` makes the Parquet t
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from neuronscope.formats.errors import FormatError
+from neuronscope.readers import chrome, model, neuron_json, session, write
 from neuronscope.readers.result import IngestResult, IngestWarning, Progress
+from neuronscope.readers.trace import Trace
 
 __all__ = ["FormatError", "IngestResult", "IngestWarning", "Progress", "Reader", "detect", "ingest"]
 
@@ -31,6 +35,33 @@ class Reader(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _File:
+    """A reader of one file or folder: `load` makes the trace, the rest is common."""
+
+    format: str
+    source: Path
+    load: Callable[[Callable[[float], None] | None], Trace]
+    inputs: tuple[Path, ...]
+
+    def files(self) -> list[Path]:
+        return list(self.inputs)
+
+    def read(self, store_dir: Path, progress: Progress | None = None) -> IngestResult:
+        def report(stage: str, fraction: float) -> None:
+            if progress:
+                progress(stage, fraction)
+
+        report("read", 0.0)
+        trace = self.load(lambda done: report("parse", 0.05 + 0.5 * done))
+        report("link", 0.6)
+        built = model.build(trace)
+        report("write", 0.85)
+        result = write.write_profile(trace, built, self.source, store_dir)
+        report("write", 1.0)
+        return result
+
+
 def detect(path: str | os.PathLike[str]) -> Reader:
     """Find the format of a file or folder from its content.
 
@@ -38,7 +69,40 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         FormatError: nothing here is a profile; the message lists what was looked for.
         FileNotFoundError: the path does not exist.
     """
-    raise NotImplementedError
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder")
+    if path.is_dir():
+        found = session.find_session(path)
+        return _File(
+            "neuronscope session",
+            found.directory,
+            lambda progress: session.read_session(found, progress),
+            tuple(session.files_of(found.directory)),
+        )
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if (
+        head[:2] == b"\x1f\x8b"
+        or head.lstrip(b"\xef\xbb\xbf \t\r\n\0")[:1] in (b"{", b"[")
+        or head[:2] in (b"\xff\xfe", b"\xfe\xff")
+    ):
+        return _File("trace", path, lambda progress: _read_json(path, progress), (path,))
+    if head[:4] == b"PAR1":
+        raise FormatError(f"{path}: one Parquet table; give the folder of the whole profile")
+    if path.suffix in (".pb", ".ntff", ".neff"):
+        raise FormatError(f"{path}: one file of a session; give its folder {path.parent}")
+    if not head:
+        raise FormatError(f"{path}: empty file")
+    raise FormatError(
+        f"{path}: unknown format. Looked for: a session folder with trace_info.pb or ntrace.pb, a trace in JSON "
+        f"(.json, .json.gz) with traceEvents, a neuron-explorer JSON export"
+    )
+
+
+def _read_json(path: Path, progress: Callable[[float], None] | None) -> Trace:
+    found = neuron_json.read_if_neuron(path)
+    return found if found is not None else chrome.read_trace(path, progress)
 
 
 def ingest(
@@ -50,4 +114,7 @@ def ingest(
         FormatError: unknown format, or nothing in it could be kept.
         OSError: a file cannot be read or written.
     """
-    raise NotImplementedError
+    reader = detect(path)
+    store_dir = Path(store_dir)
+    store_dir.mkdir(parents=True, exist_ok=True)
+    return reader.read(store_dir, progress)

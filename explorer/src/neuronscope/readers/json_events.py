@@ -354,10 +354,13 @@ class _Walker:
         while index < len(starts) - 1:
             group = min(group, len(starts) - 1 - index)
             if group > 1 or starts[index + 1] < len(data):
-                stop = data.rfind(b"}", starts[index], starts[index + group]) + 1
-                if stop and self.strict(starts[index], stop) and starts[index + group] < len(data):
+                following = starts[index + group]
+                stop = data.rfind(b"}", starts[index], following) + 1
+                if stop and self.strict(starts[index], stop):
                     index, group = index + group, group * 2
-                    continue
+                    if following < len(data):
+                        continue
+                    return self.after_last(stop)
             if group > 1:
                 group //= 8
                 group = max(group, 1)
@@ -365,10 +368,7 @@ class _Walker:
             at = self.single(starts[index], starts[index + 1])
             at = self.skip(at)
             if data[at : at + 1] == b"]" or at >= len(data):
-                if at >= len(data):
-                    self.fault("no_closing_bracket", at, "the list of events does not end")
-                    return at, True
-                return at + 1, True
+                return self.after_last(at)
             if data[at] != 123:
                 at = self.resync(at)
             index = bisect.bisect_left(starts, at)
@@ -377,6 +377,16 @@ class _Walker:
             if index >= len(starts):
                 return at, False
         return starts[-1], False
+
+    def after_last(self, at: int) -> tuple[int, bool]:
+        """After an event near the end of the data: is that the end of the list?"""
+        at = self.skip(at)
+        if self.data[at : at + 1] == b"]":
+            return at + 1, True
+        if at >= len(self.data):
+            self.fault("no_closing_bracket", at, "the list of events does not end")
+            return at, True
+        return at, False
 
     def single(self, start: int, following: int) -> int:
         """One event by itself: valid JSON of other types, damaged, or lost. Returns where to go on."""
@@ -396,10 +406,16 @@ class _Walker:
             if self.keeping:
                 self.skipped += 1
             cut = following >= len(data) and end is None
-            kind, detail = ("truncated", "the file ends inside an event") if cut else ("skipped", "an event beyond repair")
+            kind, detail = (
+                ("truncated", "the file ends inside an event") if cut else ("skipped", "an event beyond repair")
+            )
             self.fault(kind, start, detail)
             return following
-        raw = {key: msgspec.Raw(mended.fields[key].encode()) for key in _LooseEvent.__struct_fields__ if key in mended.fields}
+        raw = {
+            key: msgspec.Raw(mended.fields[key].encode())
+            for key in _LooseEvent.__struct_fields__
+            if key in mended.fields
+        }
         self.keep([_tighten(_LooseEvent(**raw))])
         self.repaired += 1
         for detail in sorted(mended.faults) or ["damaged text"]:
@@ -436,7 +452,15 @@ def _tighten(loose: _LooseEvent) -> _Event:
         return value if isinstance(value, str) else "" if value is None else bytes(raw).decode("utf-8", "replace")
 
     return _Event(
-        text(loose.ph), text(loose.cat), text(loose.name), loose.pid, loose.tid, loose.ts, loose.dur, loose.id, loose.args
+        text(loose.ph),
+        text(loose.cat),
+        text(loose.name),
+        loose.pid,
+        loose.tid,
+        loose.ts,
+        loose.dur,
+        loose.id,
+        loose.args,
     )
 
 

@@ -99,4 +99,4 @@ class IngestResult:
         }
 
 
-BOOKKEEPING = frozenset({"stored", "slices", "instants", "counters", "metadata", "flow_ends", "merged", "spans"})
+BOOKKEEPING = frozenset({"stored", "slices", "instants", "counters", "metadata", "flow_ends", "merged", "arrows"})

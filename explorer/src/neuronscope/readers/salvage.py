@@ -12,7 +12,24 @@ from dataclasses import dataclass, field
 
 __all__ = ["EVENT_KEYS", "Mended", "extent", "mend_event", "mend_value"]
 
-EVENT_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "s", "bp", "attr", "tts", "tdur", "cname", "sf")
+EVENT_KEYS = (
+    "ph",
+    "cat",
+    "name",
+    "pid",
+    "tid",
+    "ts",
+    "dur",
+    "id",
+    "args",
+    "s",
+    "bp",
+    "attr",
+    "tts",
+    "tdur",
+    "cname",
+    "sf",
+)
 MAX_DEPTH = 500
 MAX_EVENT_BYTES = 16 << 20
 
@@ -210,6 +227,10 @@ class _Parser:
             self.faults.add("a raw control character")
         escaped = re.sub(r'(\\.)|(")', lambda m: m[1] or '\\"', content, flags=re.DOTALL)
         try:
-            return json.dumps(json.loads(f'"{escaped}"', strict=False), ensure_ascii=False).encode("utf-8", "replace").decode()
+            return (
+                json.dumps(json.loads(f'"{escaped}"', strict=False), ensure_ascii=False)
+                .encode("utf-8", "replace")
+                .decode()
+            )
         except ValueError:
             return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace").decode()

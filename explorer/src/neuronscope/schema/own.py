@@ -94,7 +94,7 @@ EXECUTION = spec(
     enqueue_ts         int64   when the host had enqueued it, -1 unknown
     start_ts           int64   device start
     end_ts             int64   device end
-    duration_ns        int64   end - start
+    duration_ns        int64   end - start; of an execution recorded per physical core the time any of them ran
     launch_ns          int64   fixed launch cost, -1 where the source has no such split
     program_ns         int64   engine and DMA time, -1 where there is no split
     estimated_ns       int64   part that is an estimate

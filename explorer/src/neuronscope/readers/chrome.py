@@ -1,0 +1,408 @@
+"""Kineto and other chrome-format traces → `Trace`: roles by category, B/E and async pairs, arrows, header facts."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from neuronscope.readers import json_events
+from neuronscope.readers.exact import Int64, int64
+from neuronscope.readers.json_events import Columns, Document, Fault
+from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.trace import ArrowEnds, Events, Int8, Role, Trace, concat_events
+
+__all__ = ["read_trace"]
+
+_ROLES = {
+    "cpu_op": Role.OP,
+    "operator": Role.OP,
+    "user_annotation": Role.ANNOTATION,
+    "python_function": Role.PYTHON,
+    "privateuse1_runtime": Role.DISPATCH,
+    "privateuse1_driver": Role.DRIVER,
+    "kernel": Role.DEVICE,
+    "concurrent_kernel": Role.DEVICE,
+    "gpu_memcpy": Role.MEMCPY,
+    "memcpy": Role.MEMCPY,
+    "gpu_memset": Role.MEMSET,
+    "memset": Role.MEMSET,
+    "gpu_user_annotation": Role.DEVICE_ANNOTATION,
+    "overhead": Role.OVERHEAD,
+    "runtime": Role.RUNTIME,
+    "driver": Role.RUNTIME,
+    "trace": Role.SPAN,
+}
+_RUNTIME = re.compile(r"(cuda|hip|roc|xpu|mtia|hpu|npu|glow|musa|maca)\w*_(runtime|driver)$")
+_KNOWN = frozenset(_ROLES) | {"ac2g", "fwdbwd", "cpu_instant_event"}
+_INSTANTS = ("i", "I", "R", "n", "p", "C", "P", "N", "O", "D", "c", "v", "V", "(", ")")
+_MESSAGES = {
+    "second_document": "another JSON document follows the first one in this file; its events are not shown",
+    "truncated": "the file ends inside an event; that event is lost",
+    "truncated_gzip": "the compressed file is cut short; what was readable is shown",
+    "damaged_gzip": "the compressed data are damaged; what was readable is shown",
+    "gzip_members": "several gzip members in one file; all are read",
+    "gzip_trailer": "bytes after the end of the gzip data are ignored",
+    "no_closing_bracket": "the list of events has no closing bracket; all its events are read",
+    "trailing_bytes": "bytes after the end of the document are ignored",
+    "skipped": "events beyond repair are left out",
+    "garbage": "bytes between events are ignored",
+    "damaged_header": "a header field can't be read",
+    "utf16": "the text is UTF-16",
+}
+_NOTES = frozenset({"no_closing_bracket", "utf16", "gzip_members"})
+
+
+def read_trace(path: Path, progress: Callable[[float], None] | None = None) -> Trace:
+    """Read one .json or .json.gz file.
+
+    Raises:
+        FormatError: no trace events in it.
+        OSError: it cannot be read.
+    """
+    data, faults = json_events.load(path)
+    document = json_events.parse(data, str(path), progress)
+    document.faults = {**faults, **document.faults}
+    return _Chrome(document, path.name, data).trace()
+
+
+class _Chrome:
+    """One document on its way to a trace."""
+
+    def __init__(self, document: Document, file: str, data: bytes) -> None:
+        self.document = document
+        self.columns: Columns = document.columns
+        self.file = file
+        self.data = data
+        self.report: list[IngestWarning] = []
+        self.repaired = document.repaired
+        self.skipped = document.skipped
+        header = document.header
+        self.base = int64(header.get("baseTimeNanoseconds", 0), 0)
+        self.labels: dict[int, str] = {}
+        self.pid = self._numbers(self.columns.pid, self.labels)
+        self.tid = self._numbers(self.columns.tid, {})
+        self.ph = self.columns.ph.dictionary.to_pylist()
+        self.ph_code = self.columns.ph.indices.to_numpy()
+
+    def rows(self, *phases: str) -> Int64:
+        """Rows of the given phases, in file order."""
+        wanted = np.array([phase in phases for phase in self.ph], np.bool_)
+        return np.flatnonzero(wanted[self.ph_code]) if len(wanted) else np.zeros(0, np.int64)
+
+    def note(self, kind: str, count: int, message: str, action: str = "kept", offset: int = -1) -> None:
+        if count:
+            self.report.append(IngestWarning(kind, int(count), offset, self.file, action, message))
+
+    def trace(self) -> Trace:
+        for kind, fault in self.document.faults.items():
+            self.note_fault(kind, fault)
+        self.process_names: dict[int, str] = {}
+        self.thread_names: dict[tuple[int, int], str] = {}
+        self.metadata()
+        complete = self.complete()
+        parts = [complete]
+        pairs = self.pairs()
+        if pairs is not None:
+            parts.append(pairs)
+        instants = self.instants()
+        if instants is not None:
+            parts.append(instants)
+        events = concat_events(parts)
+        arrows = self.arrows()
+        known = {*self.ph} - {"X", "B", "E", "b", "e", "S", "F", "T", "M", "s", "t", "f", *_INSTANTS}
+        unknown = self.rows(*known)
+        if len(unknown):
+            self.skipped += len(unknown)
+            self.note("unknown_phase", len(unknown), f"events of unknown phase {', '.join(sorted(known))}", "skipped")
+        trace = Trace(
+            format=self.format(),
+            events=events,
+            events_in_file=self.document.events_in_file,
+            bytes_read=self.document.bytes_read,
+            arrows=arrows,
+            process_names=self.process_names,
+            thread_names=self.thread_names,
+            process_labels=self.labels,
+            report=self.report,
+            repaired=self.repaired,
+            skipped=self.skipped,
+        )
+        self.describe(trace)
+        return trace
+
+    def note_fault(self, kind: str, fault: Fault) -> None:
+        if kind.startswith("repaired: "):
+            self.note(
+                "repaired", fault.count, f"{fault.detail} in {_events(fault.count)}; mended", "repaired", fault.offset
+            )
+            return
+        action = "kept" if kind in _NOTES else "partial" if kind in ("truncated_gzip", "damaged_gzip") else "skipped"
+        self.note(kind, fault.count, f"{_MESSAGES.get(kind, kind)} ({fault.detail})", action, fault.offset)
+
+    def format(self) -> str:
+        header = self.document.header
+        if "schemaVersion" in header or _KNOWN & {c.lower() for c in self.columns.cat.dictionary.to_pylist()}:
+            return "torch.profiler trace"
+        return "chrome trace"
+
+    # Intervals
+
+    def complete(self) -> Events:
+        """The X rows."""
+        columns = self.columns
+        rows = self.rows("X")
+        timed = columns.has_ts[rows]
+        if not timed.all():
+            lost = int((~timed).sum())
+            self.skipped += lost
+            self.note("no_timestamp", lost, f"{_events(lost)} without a readable timestamp left out", "skipped")
+            rows = rows[timed]
+        duration = columns.dur[rows].copy()
+        negative = duration < 0
+        if negative.any():
+            count = int(negative.sum())
+            match = re.search(rb'"dur"\s*:\s*"?-', self.data)
+            self.repaired += count
+            message = f"{_events(count)} with a negative duration: shown with none, counted in no total"
+            self.note("negative_duration", count, message, "repaired", match.start() if match else -1)
+            duration[negative] = 0
+        missing = int((~columns.has_dur[rows]).sum())
+        self.note("no_duration", missing, f"{_events(missing)} without a readable duration: shown with none")
+        start = columns.ts[rows] + self.base
+        return self.events(rows, start, start + duration, self.roles(rows))
+
+    def roles(self, rows: Int64) -> Int8:
+        categories = self.columns.cat.dictionary.to_pylist()
+        table = np.array([_role(category) for category in categories] or [Role.HOST], np.int8)
+        roles = table[self.columns.cat.indices.to_numpy()[rows]]
+        hardware = [pid for pid, name in self.process_names.items() if name == "Ascend Hardware"]
+        if hardware:
+            roles[np.isin(self.pid[rows], hardware) & (roles == Role.HOST)] = Role.DEVICE
+        runtime = [pid for pid, name in self.process_names.items() if name == "CANN"]
+        if runtime:
+            roles[np.isin(self.pid[rows], runtime) & (roles == Role.HOST)] = Role.RUNTIME
+        names = self.columns.name.dictionary.to_pylist()
+        regions = [i for i, name in enumerate(names) if name.startswith("Torch-Compiled Region")]
+        if regions:
+            here = np.isin(self.columns.name.indices.to_numpy()[rows], regions) & (roles == Role.ANNOTATION)
+            roles[here] = Role.OP
+        return roles
+
+    def events(self, rows: Int64, start: Int64, end: Int64, roles: Int8) -> Events:
+        columns = self.columns
+        index = pa.array(rows)
+        device_row = np.isin(roles, (Role.DEVICE, Role.MEMCPY, Role.MEMSET, Role.DEVICE_ANNOTATION, Role.DRIVER))
+        device, stream = columns.device[rows], columns.stream[rows]
+        pid, tid = self.pid[rows], self.tid[rows]
+        hardware = sorted(pid for pid, name in self.process_names.items() if name == "Ascend Hardware")
+        fallback = pid
+        if hardware:
+            fallback = np.where(np.isin(pid, hardware), np.searchsorted(hardware, pid), pid)
+        device = np.where(device_row & (device < 0), fallback, device)
+        stream = np.where(device_row & (stream < 0), tid, stream)
+        none = np.full(len(rows), -1, np.int64)
+        return Events(
+            role=roles,
+            name=columns.name.take(index),
+            category=columns.cat.take(index),
+            start=start,
+            end=end,
+            pid=pid,
+            tid=tid,
+            device=device,
+            stream=stream,
+            nc=none,
+            pcore=none,
+            correlation=columns.correlation[rows],
+            external_id=columns.external_id[rows],
+            execution_id=columns.execution_id[rows],
+            bytes=columns.bytes[rows],
+            args=columns.args.take(index),
+        )
+
+    def pairs(self) -> Events | None:
+        """B/E rows by thread (a stack each) and async b/e rows by category, id and name (a queue each)."""
+        columns = self.columns
+        threads = self.rows("B", "E")
+        ids = self.rows("b", "e", "S", "F")
+        if not len(threads) and not len(ids):
+            return None
+        begins: list[int] = []
+        ends: list[int] = []
+        loose: list[int] = []
+        stacks: dict[tuple[int, int], list[int]] = defaultdict(list)
+        order = threads[np.argsort(columns.ts[threads], kind="stable")]
+        for row in order.tolist():
+            stack = stacks[int(self.pid[row]), int(self.tid[row])]
+            if self.ph[self.ph_code[row]] == "B":
+                stack.append(row)
+            elif stack:
+                begins.append(stack.pop())
+                ends.append(row)
+            else:
+                loose.append(row)
+        loose += [row for stack in stacks.values() for row in stack]
+        paired = len(begins)
+        waiting: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        order = ids[np.argsort(columns.ts[ids], kind="stable")]
+        for row in order.tolist():
+            key = (columns.cat[row].as_py(), columns.ids[row].as_py(), columns.name[row].as_py())
+            if self.ph[self.ph_code[row]] in ("b", "S"):
+                waiting[key].append(row)
+            elif waiting[key]:
+                begins.append(waiting[key].pop(0))
+                ends.append(row)
+            else:
+                loose.append(row)
+        loose += [row for queue in waiting.values() for row in queue]
+        count = len(loose)
+        self.skipped += count
+        message = f"{_events(count)} that begin or end an interval without the other half left out"
+        self.note("unmatched_pair", count, message, "skipped")
+        rows = np.array(begins, np.int64)
+        start = columns.ts[rows] + self.base
+        end = columns.ts[np.array(ends, np.int64)] + self.base
+        roles = self.roles(rows)
+        roles[paired:] = Role.ASYNC
+        return self.events(rows, start, np.maximum(start, end), roles)
+
+    def instants(self) -> Events | None:
+        rows = self.rows(*_INSTANTS)
+        if not len(rows):
+            return None
+        counters = int(np.isin(rows, self.rows("C")).sum())
+        self.note("instants", len(rows) - counters, "instant events kept in SystemProfileEvents, not drawn")
+        self.note("counters", counters, "counter samples kept in SystemProfileEvents, not drawn")
+        at = self.columns.ts[rows] + self.base
+        return self.events(rows, at, at, np.full(len(rows), Role.INSTANT, np.int8))
+
+    # Arrows and facts
+
+    def arrows(self) -> ArrowEnds | None:
+        rows = self.rows("s", "t", "f")
+        if not len(rows):
+            return None
+        columns = self.columns
+        self.note("flow_ends", len(rows), "ends of arrows")
+        phases = np.array([{"s": 0, "t": 1, "f": 2}.get(phase, 0) for phase in self.ph], np.int8)
+        ids = columns.ids.take(pa.array(rows)).dictionary_encode()
+        texts = [text.strip(b'"') for text in ids.dictionary.to_pylist()]
+        distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
+        id_code = np.array([distinct[text] for text in texts], np.int64)[ids.indices.to_numpy()]
+        number = np.array([int64(_text(text)) for text in texts], np.int64)[ids.indices.to_numpy()]
+        category = columns.cat.take(pa.array(rows))
+        names = columns.name.take(pa.array(rows))
+        kind = pc.if_else(pc.equal(category.cast(pa.string()), ""), names.cast(pa.string()), category.cast(pa.string()))
+        kind = kind.dictionary_encode()
+        return ArrowEnds(
+            phase=phases[self.ph_code[rows]],
+            key=kind.indices.to_numpy().astype(np.int64) * (len(distinct) + 1) + id_code,
+            kind=kind,
+            ts=columns.ts[rows] + self.base,
+            pid=self.pid[rows],
+            tid=self.tid[rows],
+            encloses=np.ones(len(rows), np.bool_),
+            number=number,
+        )
+
+    def metadata(self) -> None:
+        rows = self.rows("M")
+        self.note("metadata", len(rows), "names and labels of processes and threads")
+        for row in rows.tolist():
+            name = self.columns.name[row].as_py()
+            if name not in ("process_name", "thread_name"):
+                continue
+            args = _object(self.columns.args[row].as_py())
+            text = str(args.get("name", "")).strip()
+            if not text:
+                continue
+            if name == "process_name":
+                self.process_names.setdefault(int(self.pid[row]), text)
+            else:
+                self.thread_names.setdefault((int(self.pid[row]), int(self.tid[row])), text)
+
+    def describe(self, trace: Trace) -> None:
+        header = self.document.header
+        devices = header.get("deviceProperties")
+        names = [str(d.get("name", "")) for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
+        distributed = header.get("distributedInfo")
+        if isinstance(distributed, dict) and int64(distributed.get("rank")) >= 0:
+            trace.ranks = (int64(distributed.get("rank")),)
+            trace.facts["world_size"] = str(distributed.get("world_size", ""))
+        host = header.get("host_name")
+        if isinstance(host, str) and host:
+            trace.instance = host
+        if any(name == "Ascend Hardware" for name in self.process_names.values()):
+            names = names or ["Ascend NPU"]
+        if names:
+            trace.facts["device_name"] = names[0]
+        for key in ("trace_id", "with_stack", "record_shapes", "profile_memory", "cuda_runtime_version", "traceName"):
+            if key in header and isinstance(header[key], str | int):
+                trace.facts[f"notes.{key}"] = str(header[key])
+        ev = trace.events
+        trace.neuron = bool((np.isin(ev.role, (Role.DISPATCH, Role.DRIVER)) & (ev.execution_id >= 0)).any())
+        cores = [name for name in self.process_names.values() if re.match(r"NeuronCore \d+", name)]
+        if trace.neuron and cores:
+            emulated = any("emulated" in name for name in cores)
+            trace.facts.update(emulated=str(emulated).lower(), device_name="AWS Neuron")
+            if emulated:
+                trace.facts["label"] = "emulated · NeuronCore"
+        spans = np.flatnonzero(trace.events.role == Role.SPAN)
+        if len(spans):
+            trace.recording = (int(trace.events.start[spans].min()), int(trace.events.end[spans].max()))
+
+    @staticmethod
+    def _numbers(column: pa.DictionaryArray, labels: dict[int, str]) -> Int64:
+        """Process or thread ids as int64; texts that hold no number get negative numbers, their text goes to `labels`."""
+        values: list[int] = []
+        for index, raw in enumerate(column.dictionary.to_pylist()):
+            text = _text(raw)
+            number = int64(text, -(2**62))
+            if not text:
+                number = 0 if not raw else -1000 - index
+            elif number == -(2**62):
+                tail = re.fullmatch(r"(?:stream|thread|tid|pid)[ :_-]*(\d{1,18})", text, re.IGNORECASE)
+                number = int(tail[1]) if tail else -1000 - index
+            if number <= -1000:
+                labels[number] = text or "(empty)"
+            values.append(number)
+        table: npt.NDArray[np.int64] = np.array(values or [0], np.int64)
+        indices = column.indices.to_numpy()
+        return table[indices] if len(indices) else np.zeros(0, np.int64)
+
+
+def _role(category: str) -> Role:
+    lower = category.lower()
+    if lower in _ROLES:
+        return _ROLES[lower]
+    return Role.RUNTIME if _RUNTIME.match(lower) else Role.HOST
+
+
+def _text(raw: bytes) -> str:
+    if raw[:1] != b'"':
+        return raw.decode("utf-8", "replace")
+    try:
+        return str(msgspec.json.decode(raw)).strip()
+    except msgspec.DecodeError:
+        return raw.decode("utf-8", "replace").strip('"')
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _events(count: int) -> str:
+    return "1 event" if count == 1 else f"{count} events"

@@ -1,0 +1,1175 @@
+"""`Trace` → the tables of the store: ids, tracks and lanes, operator calls, links, executions, gaps, steps.
+
+`build` lists the passes in order; each fills its part of `_Model`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from neuronscope.readers import lanes
+from neuronscope.readers.exact import Int64, int64_column
+from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, Events, Role, Trace
+from neuronscope.schema.published import arrow_schema
+
+__all__ = ["Built", "build"]
+
+Bools = npt.NDArray[np.bool_]
+
+_STEP = re.compile(r"ProfilerStep#(\d+)$")
+_LAUNCH = re.compile(r"(?i)launch|memcpy|memset")
+_NO_WORK_TASKS = re.compile(r"(?i)event|notify|wait|record|placeholder|profiling|model_maintaince")
+
+
+class Built:
+    """The finished tables, and the figures of the ingest's result."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, pa.Table] = {}
+        self.device_slices = 0
+        self.device_time_ns = 0
+        self.device_busy_ns = 0
+        self.processes = 0
+
+
+def build(trace: Trace) -> Built:
+    """Make the tables of a trace."""
+    model = _Model(trace)
+    for step in (
+        model.sort,
+        model.assign_processes,
+        model.find_operators,
+        model.find_steps,
+        model.link_hosts,
+        model.make_executions,
+        model.make_gaps,
+        model.make_tracks,
+        model.make_flows,
+        model.end_steps,
+    ):
+        step()
+    return model.finish()
+
+
+class _Model:
+    """Columns of the profile in the order of their ids, growing pass by pass."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.edges: list[tuple[Int64, Int64, str]] = []
+        self.built = Built()
+        self.tables = self.built.tables
+
+    # Order, processes, operators
+
+    def sort(self) -> None:
+        """Ids are rows in order of start; of equal starts the longest first, so that parents precede children."""
+        events = self.trace.events
+        length = np.maximum(events.end - events.start, 1)
+        order = np.lexsort((-length, events.start))
+        self.ev: Events = events.take(order)
+        ev = self.ev
+        self.ids = np.arange(len(ev), dtype=np.int64)
+        self.host = np.isin(ev.role, [*HOST_ROLES])
+        self.device = np.isin(ev.role, [*DEVICE_ROLES])
+        self.names: list[str] = ev.name.dictionary.to_pylist()
+        self.name_code = ev.name.indices.to_numpy().astype(np.int64)
+        self.name_index = {name: code for code, name in enumerate(self.names)}
+
+    def assign_processes(self) -> None:
+        """Host process of every row: device rows carry a device number instead and belong to the process that launched."""
+        ev = self.ev
+        strong = np.isin(ev.role, (Role.OP, Role.RUNTIME, Role.DISPATCH, Role.ANNOTATION, Role.NRT))
+        if self._is_ascend():
+            strong &= ev.role != Role.RUNTIME
+        pids, counts = np.unique(ev.pid[strong], return_counts=True)
+        self.main_pid = int(pids[counts.argmax()]) if len(pids) else -1
+        process = ev.pid.copy()
+        on_device = self.device | np.isin(ev.role, (Role.DRIVER, Role.DEVICE_ANNOTATION))
+        if len(pids):
+            process[on_device] = self.main_pid
+            strays = (ev.role == Role.PYTHON) & ~np.isin(ev.pid, pids)
+            process[strays] = self.main_pid
+            if self._is_ascend():
+                process[ev.role == Role.RUNTIME] = self.main_pid
+        if len(pids) > 1:
+            launches = np.flatnonzero((ev.correlation >= 0) & np.isin(ev.role, (Role.RUNTIME, Role.DISPATCH)))
+            rows = np.flatnonzero(on_device & (ev.correlation >= 0))
+            launch = _lookup(ev.correlation[launches], launches, ev.correlation[rows])
+            process[rows[launch >= 0]] = ev.pid[launch[launch >= 0]]
+        self.process = process
+        drawn = ~np.isin(ev.role, (Role.SPAN, Role.INSTANT))
+        hosts = drawn & ~on_device
+        self.built.processes = len(np.unique(process[hosts if hosts.any() else drawn]))
+
+    def _is_ascend(self) -> bool:
+        return "Ascend Hardware" in self.trace.process_names.values()
+
+    def find_operators(self) -> None:
+        """Operator calls, their parents and self time."""
+        ev = self.ev
+        rows = np.flatnonzero(ev.role == Role.OP)
+        thread = _pair_codes(ev.pid[rows], ev.tid[rows])
+        order = np.argsort(thread, kind="stable")
+        rows, thread = rows[order], thread[order]
+        start, end = ev.start[rows], ev.end[rows]
+        self.op_rows = rows
+        self.op_nesting = lanes.nest(thread, start, end)
+        parent = self.op_nesting.parent
+        inner = np.flatnonzero(parent >= 0)
+        overlap = np.minimum(end[inner], end[parent[inner]]) - start[inner]
+        children = np.bincount(parent[inner], weights=overlap, minlength=len(rows)).astype(np.int64)
+        self.op_self = np.maximum(end - start - children, 0)
+        self.op_parent = np.where(parent >= 0, rows[parent], -1)
+        self.op_bounds = {
+            (int(ev.pid[rows[low]]), int(ev.tid[rows[low]])): (low, high) for low, high in lanes.groups_of(thread)
+        }
+        self.op_of = np.full(len(ev), -1, np.int64)  # operator call each event belongs to (event row)
+        self.op_of[rows] = rows
+        by_external = np.argsort(ev.external_id[rows], kind="stable")
+        self.op_external = ev.external_id[rows][by_external]
+        self.op_by_external = rows[by_external]
+
+    def operator_by_external(self, external: Int64) -> Int64:
+        """Row of the operator call with the given torch id, -1 none."""
+        found = _lookup_sorted(self.op_external, self.op_by_external, external)
+        return np.where(external > 0, found, -1)
+
+    def operator_enclosing(self, rows: Int64) -> Int64:
+        """Innermost operator call that is open on the row's thread when the row starts, -1 none."""
+        ev = self.ev
+        thread = _pair_codes(ev.pid[rows], ev.tid[rows])
+        found = np.full(len(rows), -1, np.int64)
+        values, first = np.unique(thread, return_index=True)
+        for value, at in zip(values.tolist(), first.tolist(), strict=True):
+            key = (int(ev.pid[rows[at]]), int(ev.tid[rows[at]]))
+            if key not in self.op_bounds and self._is_ascend():
+                key = (self.main_pid, key[1])
+            if key not in self.op_bounds:
+                continue
+            here = np.flatnonzero(thread == value)
+            group = np.zeros(len(here), np.int64)
+            ops = self.op_rows
+            inner = lanes.enclosing(
+                self.op_nesting, {0: self.op_bounds[key]}, ev.start[ops], ev.end[ops], group, ev.start[rows[here]]
+            )
+            found[here] = np.where(inner >= 0, ops[inner] if len(ops) else -1, -1)
+        return found
+
+    def find_steps(self) -> None:
+        """ProfilerStep#N ranges of the host, and the step of each host event by its start."""
+        ev = self.ev
+        codes = {code: int(match[1]) for code, name in enumerate(self.names) if (match := _STEP.match(name))}
+        rows = np.flatnonzero(np.isin(self.name_code, list(codes)) & (self.host)) if codes else np.zeros(0, np.int64)
+        self.step_rows = rows
+        self.step_number = np.array([codes[int(code)] for code in self.name_code[rows]], np.int64)
+        self.step_names = [self.names[int(code)] for code in self.name_code[rows]]
+
+    def step_at(self, at: Int64) -> Int64:
+        """Number of the step that is open at the given times, -1 outside."""
+        if not len(self.step_rows):
+            return np.full(len(at), -1, np.int64)
+        start, end = self.ev.start[self.step_rows], self.ev.end[self.step_rows]
+        row = np.searchsorted(start, at, "right") - 1
+        inside = (row >= 0) & (at <= end[row])
+        return np.where(inside, self.step_number[row], -1)
+
+    def link_hosts(self) -> None:
+        """Host calls → the operator call that made them: by torch id, else by nesting."""
+        ev = self.ev
+        calls = np.flatnonzero(np.isin(ev.role, (Role.RUNTIME, Role.DISPATCH, Role.DRIVER, Role.NRT, Role.HOST)))
+        op = self.operator_by_external(ev.external_id[calls])
+        nested = np.flatnonzero((op < 0) & (ev.role[calls] != Role.DRIVER))
+        op[nested] = self.operator_enclosing(calls[nested])
+        self.op_of[calls] = op
+
+    # Device work
+
+    def make_executions(self) -> None:
+        if self.trace.executions is not None and self.trace.executions.num_rows:
+            self._recorded_executions(self.trace.executions)
+        else:
+            self._executions_of_rows()
+        execution = self.execution
+        self.built.device_slices = len(execution["start_ts"])
+        self.built.device_time_ns = int(execution["duration_ns"].sum())
+        if len(execution["start_ts"]):
+            self.built.device_busy_ns = lanes.busy_ns(
+                _pair_codes(execution["process_id"], execution["device"]), execution["start_ts"], execution["end_ts"]
+            )
+
+    def _executions_of_rows(self) -> None:
+        """Kernels, copies and fills of a trace: one row each; rows of our emulator carry their split in the arguments."""
+        ev = self.ev
+        rows = np.flatnonzero(self.device)
+        if self._is_ascend() and len(rows):
+            kinds = _argument_texts(ev, rows, "Task Type")
+            rows = rows[np.array([not _NO_WORK_TASKS.search(kind) for kind in kinds], np.bool_)]
+        if self.trace.neuron and not len(rows):
+            rows = np.flatnonzero(ev.role == Role.DRIVER)  # correlate_device_time=False: no execution rows
+        count = len(rows)
+        launches = np.flatnonzero((ev.correlation >= 0) & np.isin(ev.role, (Role.RUNTIME, Role.DISPATCH)))
+        self.launch_of = self._launch_rows(rows, launches)
+        op = self.operator_by_external(ev.external_id[rows])
+        by_launch = np.where(self.launch_of >= 0, self.op_of[self.launch_of], -1)
+        op = np.where(op >= 0, op, by_launch)
+        op = np.where(op >= 0, op, self._operator_by_arrow(rows))
+        self.op_of[rows] = op
+        drivers = np.flatnonzero((ev.role == Role.DRIVER) & (ev.execution_id >= 0))
+        enqueued = _lookup(ev.execution_id[drivers], drivers, ev.execution_id[rows])
+        enqueue = np.where(enqueued >= 0, ev.start[enqueued], -1) if len(drivers) else np.full(count, -1, np.int64)
+        facts = _neuron_arguments(ev, rows) if self.trace.neuron else {}
+        none = np.full(count, -1, np.int64)
+        launch_ns, program_ns = facts.get("launch_ns", none), facts.get("program_ns", none)
+        start, end = ev.start[rows].copy(), ev.end[rows]
+        behind = (ev.role[rows] == Role.DRIVER) & (launch_ns >= 0) & (program_ns >= 0)
+        start = np.where(behind, end - launch_ns - program_ns, start)
+        shapes, dtypes = self._operator_inputs(op)
+        empty = np.array([""] * count, object)
+        kind = np.array(["exec", "memcpy", "memset"], object)[
+            np.select([ev.role[rows] == Role.MEMCPY, ev.role[rows] == Role.MEMSET], [1, 2], 0)
+        ]
+        host_at = np.where(
+            self.launch_of >= 0, ev.start[self.launch_of], np.where(op >= 0, ev.start[op], ev.start[rows])
+        )
+        estimated = facts.get("estimated_ns", np.zeros(count, np.int64))
+        duration = end - start
+        cores = np.ones(count, np.int32)
+        if self.trace.neuron and count and (ev.pcore[rows] >= 0).any():
+            first, end, duration, cores = self._over_cores(rows, start, end)
+            kept = rows[first]
+            facts = {}
+            rows, count, start, op, kind = kept, len(kept), start[first], op[first], kind[first]
+            enqueue, shapes, dtypes, host_at = enqueue[first], shapes[first], dtypes[first], host_at[first]
+            self.launch_of = self.launch_of[first]
+            empty, none = empty[:count], none[:count]
+            launch_ns, program_ns, estimated = none, none, np.zeros(count, np.int64)
+        names = np.array(self.names, object)
+        numbered = ev.execution_id[rows]
+        usable = self.trace.neuron and (numbered >= 0).all() and len(np.unique(numbered)) == count
+        copied = np.where(kind == "exec", -1, ev.bytes[rows])
+        self.execution: dict[str, Any] = {
+            "execution_id": numbered if usable else np.arange(1, count + 1, dtype=np.int64),
+            "event_id": rows,
+            "op_event_id": op,
+            "kind": kind,
+            "name": names[self.name_code[rows]] if count else empty,
+            "op": np.where(op >= 0, names[self.name_code[op]], "") if count else empty,
+            "overload": facts.get("overload", empty),
+            "neff": facts.get("neff", empty),
+            "device": ev.device[rows],
+            "stream_id": ev.stream[rows],
+            "process_id": self.process[rows],
+            "correlation": ev.correlation[rows],
+            "enqueue_ts": enqueue,
+            "start_ts": start,
+            "end_ts": end,
+            "duration_ns": duration,
+            "launch_ns": launch_ns,
+            "program_ns": program_ns,
+            "estimated_ns": np.maximum(estimated, 0),
+            "bytes_read": copied,
+            "bytes_written": copied,
+            "flops": none,
+            "shapes": facts.get("shapes", shapes),
+            "dtypes": facts.get("dtypes", dtypes),
+            "module_path": facts.get("module", empty),
+            "source": facts.get("source", empty),
+            "step": self.step_at(host_at),
+            "physical_cores": cores,
+            "provenance": np.where(
+                launch_ns >= 0, np.where(estimated > 0, "estimated", "simulated"), "recorded"
+            ).astype(object),
+        }
+        self.executed_rows = rows
+        self._note_launches(rows, launches)
+
+    def _over_cores(self, rows: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64, Int64, npt.NDArray[np.int32]]:
+        """Rows of one execution on several physical cores as one: first row, end, union of its rows' time, cores.
+
+        Rows are in order of start; groups come in the order of their first rows. An execution's duration is the time
+        any of its cores ran, which is less than its extent when they did not overlap.
+        """
+        ev = self.ev
+        alone = np.where(ev.execution_id[rows] >= 0, -1, rows)
+        key = _codes(np.stack((self.process[rows], ev.nc[rows], ev.execution_id[rows], alone)))
+        _, first, group = np.unique(key, return_index=True, return_inverse=True)
+        order = np.lexsort((start, group))
+        before = lanes.running_end(group[order], end[order])
+        begin = np.where(before < 0, start[order], np.maximum(start[order], before))
+        union = np.bincount(group[order], weights=np.maximum(end[order] - begin, 0)).astype(np.int64)
+        last = np.full(len(first), -(2**62), np.int64)
+        np.maximum.at(last, group, end)
+        cores = np.bincount(group).astype(np.int32)
+        by_start = np.argsort(first, kind="stable")
+        return first[by_start], last[by_start], union[by_start], cores[by_start]
+
+    def _launch_rows(self, rows: Int64, launches: Int64) -> Int64:
+        """The host call that launched each device row, by correlation id; -1 unknown."""
+        ev = self.ev
+        if not len(launches) or not len(rows):
+            return np.full(len(rows), -1, np.int64)
+        # Of several calls with one id the row's own process decides, then the last one to begin before the device row.
+        key = _pair_codes(
+            np.concatenate((self.process[launches], self.process[rows])),
+            np.concatenate((ev.correlation[launches], ev.correlation[rows])),
+        )
+        found = _lookup(key[: len(launches)], launches, key[len(launches) :])
+        return np.where(ev.correlation[rows] >= 0, found, -1)
+
+    def _operator_by_arrow(self, rows: Int64) -> Int64:
+        """Operator at the tail of an arrow that ends on a device row (Ascend and others without correlation ids)."""
+        found = np.full(len(rows), -1, np.int64)
+        links = self.arrow_links()
+        if links is None or not len(rows):
+            return found
+        tail, head, _ = links
+        keep = np.isin(head, rows) & (tail >= 0)
+        tail, head = tail[keep], head[keep]
+        owner = self.op_of[tail]
+        keep = owner >= 0
+        at = np.searchsorted(rows, head[keep])
+        found[at] = owner[keep]
+        return found
+
+    def _operator_inputs(self, op: Int64) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Printed shapes and types of the operators' inputs, where the trace recorded them."""
+        count = len(op)
+        shapes = np.array([""] * count, object)
+        dtypes = np.array([""] * count, object)
+        linked = np.unique(op[op >= 0])
+        if not len(linked):
+            return shapes, dtypes
+        texts = self.ev.args.take(pa.array(linked)).to_pylist()
+        decoded = _decode_arguments(texts, _Inputs)
+        table: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+        printed = []
+        for item in decoded:
+            key = (bytes(item.dims), bytes(item.types))
+            if key not in table:
+                table[key] = _print_inputs(*key)
+            printed.append(table[key])
+        at = np.searchsorted(linked, op)
+        known = op >= 0
+        shapes[known] = np.array([p[0] for p in printed], object)[at[known]]
+        dtypes[known] = np.array([p[1] for p in printed], object)[at[known]]
+        return shapes, dtypes
+
+    def _note_launches(self, rows: Int64, launches: Int64) -> None:
+        ev = self.ev
+        known = self.launch_of[self.launch_of >= 0]
+        if len(launches):
+            launching = np.array([bool(_LAUNCH.search(name)) for name in self.names], np.bool_)
+            idle = launches[launching[self.name_code[launches]] & ~np.isin(launches, known)]
+            self.note("launch_without_kernel", len(idle), "launch calls have no device work in the file")
+            _, counts = np.unique(known, return_counts=True)
+            message = "correlation ids are shared by several kernels (a graph launch, or a tracer's fault)"
+            self.note("shared_correlation", int((counts > 1).sum()), message)
+            skew = int((ev.start[rows] < np.where(self.launch_of >= 0, ev.start[self.launch_of], -1)).sum())
+            self.note("clock_skew", skew, "kernels begin before their launch call does: host and device clocks differ")
+        elif len(rows) and not self.trace.neuron:
+            self.note("no_runtime_events", 1, "no runtime events: launch statistics and host-late gaps are unknown")
+
+    def _recorded_executions(self, table: pa.Table) -> None:
+        """Executions as our emulator recorded them."""
+        ev = self.ev
+        table = table.sort_by([("start_ns", "ascending"), ("execution_id", "ascending")])
+        column = {name: table[name].to_numpy() for name in table.column_names if not _is_text(table, name)}
+        text = {
+            name: np.array(table[name].cast(pa.string()).to_pylist(), object)
+            for name in table.column_names
+            if _is_text(table, name)
+        }
+        identity = column["execution_id"].astype(np.int64)
+        rows = np.full(len(identity), -1, np.int64)
+        cores = np.zeros(len(identity), np.int32)
+        for roles in (DEVICE_ROLES, (Role.NRT,), (Role.DRIVER,), (Role.DISPATCH,)):
+            held = np.flatnonzero(np.isin(ev.role, [*roles]) & (ev.execution_id >= 0))
+            first = _lookup(ev.execution_id[held], held, identity)
+            if roles is DEVICE_ROLES:
+                values, counts = np.unique(ev.execution_id[held], return_counts=True)
+                cores = _lookup_sorted(values, counts.astype(np.int64), identity).clip(0).astype(np.int32)
+            rows = np.where(rows >= 0, rows, first)
+        op = self.operator_by_external(column["external_id"].astype(np.int64))
+        launches = np.flatnonzero((ev.role == Role.DISPATCH) & (ev.execution_id >= 0))
+        self.launch_of = _lookup(ev.execution_id[launches], launches, identity)
+        op = np.where(op >= 0, op, np.where(self.launch_of >= 0, self.op_of[self.launch_of], -1))
+        order = np.argsort(identity, kind="stable")
+        owned = np.flatnonzero(ev.execution_id >= 0)
+        at = _lookup_sorted(identity[order], order, ev.execution_id[owned])
+        belongs = (at >= 0) & (self.op_of[owned] < 0)
+        self.op_of[owned[belongs]] = op[at[belongs]]
+        start, end = column["start_ns"].astype(np.int64), column["end_ns"].astype(np.int64)
+        estimated = column["estimated_ns"].astype(np.int64)
+        kind = np.array(["memcpy" if k.startswith("memcpy") else k for k in text["kind"]], object)
+        named = np.where(text["overload"] != "", text["overload"], np.where(text["op"] != "", text["op"], text["kind"]))
+        step = column["step"].astype(np.int64)
+        launched = np.where(self.launch_of >= 0, ev.start[self.launch_of], column["enqueue_ns"].astype(np.int64))
+        is_exec = kind == "exec"
+        self.execution = {
+            "execution_id": identity,
+            "event_id": rows,
+            "op_event_id": op,
+            "kind": kind,
+            "name": named,
+            "op": text["op"],
+            "overload": text["overload"],
+            "neff": text["neff"],
+            "device": column["nc_idx"].astype(np.int64),
+            "stream_id": column["stream_id"].astype(np.int64),
+            "process_id": np.full(len(identity), self.main_pid, np.int64),
+            "correlation": column["correlation"].astype(np.int64),
+            "enqueue_ts": column["enqueue_ns"].astype(np.int64),
+            "start_ts": start,
+            "end_ts": end,
+            "duration_ns": end - start,
+            "launch_ns": np.where(is_exec, column["launch_ns"], -1).astype(np.int64),
+            "program_ns": np.where(is_exec, column["program_ns"], -1).astype(np.int64),
+            "estimated_ns": estimated,
+            "bytes_read": column["bytes_read"].astype(np.int64),
+            "bytes_written": column["bytes_written"].astype(np.int64),
+            "flops": column["flops"].astype(np.int64),
+            "shapes": text["shapes"],
+            "dtypes": text["dtypes"],
+            "module_path": text["module_path"],
+            "source": text["source"],
+            "step": np.where(step >= 0, step, self.step_at(launched)),
+            "physical_cores": cores,
+            "provenance": np.where(estimated > 0, "estimated", "simulated").astype(object),
+            "gap_ns": column["gap_ns"].astype(np.int64),
+            "gap_cause": text["gap_cause"],
+        }
+        self.executed_rows = rows
+
+    def make_gaps(self) -> None:
+        """Idle time before each execution on its device, with its cause where the file can tell."""
+        execution = self.execution
+        ev = self.ev
+        start, end = execution["start_ts"], execution["end_ts"]
+        count = len(start)
+        device = _pair_codes(execution["process_id"], execution["device"])
+        order = np.lexsort((start, device))
+        before = np.full(count, -1, np.int64)
+        before[order] = lanes.running_end(device[order], end[order])
+        previous = np.full(count, -1, np.int64)
+        previous[order] = _latest_row(device[order], end[order], order)
+        gap = np.where(before >= 0, np.maximum(start - before, 0), -1)
+        launched = np.where(self.launch_of >= 0, ev.start[self.launch_of], -1) if len(ev) else np.full(count, -1)
+        enqueued = execution["enqueue_ts"]
+        if "gap_cause" in execution:  # recorded
+            gap = np.where(
+                before >= 0, np.where(execution["gap_ns"] >= 0, execution["gap_ns"], gap), execution["gap_ns"]
+            )
+            cause = execution["gap_cause"]
+        else:
+            called = np.where(enqueued >= 0, enqueued, launched)
+            late = (called >= 0) & (called > before)
+            cause = np.where(before < 0, "first", np.where(late, "host_late", "unknown")).astype(object)
+            execution["gap_cause"] = cause
+        execution["gap_ns"] = gap
+        rows = np.flatnonzero((gap > 0) & (before >= 0))
+        rows = rows[np.argsort(start[rows], kind="stable")]
+        self.gap_rows = rows
+        called = np.where(enqueued >= 0, enqueued, launched)
+        self.gap = {
+            "gap_id": np.arange(len(rows), dtype=np.int64),
+            "start_ts": start[rows] - gap[rows],
+            "end_ts": start[rows],
+            "cause": np.where(cause[rows] == "first", "unknown", cause[rows]),
+            "text": _gap_texts(gap[rows], cause[rows], called[rows], before[rows], start[rows]),
+            "previous_event_id": execution["event_id"][previous[rows]] if len(rows) else rows,
+            "next_event_id": execution["event_id"][rows],
+        }
+
+    # Tracks
+
+    def make_tracks(self) -> None:
+        """Rows of the Default grouping, lanes inside them, and the timeline."""
+        ev = self.ev
+        role = ev.role
+        neuron = self.trace.neuron
+        drawn = ~np.isin(role, (Role.SPAN, Role.INSTANT))
+        section = np.full(len(ev), _FRAMEWORK, np.int64)
+        section[role == Role.RUNTIME] = _RUNTIME
+        section[role == Role.OVERHEAD] = _OVERHEAD
+        section[role == Role.ASYNC] = _ASYNC
+        section[role == Role.DRIVER] = _STREAM
+        section[role == Role.NRT] = _NRT
+        section[self.device] = _HARDWARE
+        section[role == Role.DEVICE_ANNOTATION] = _DEVICE_NOTES
+        first = np.where(np.isin(section, (_FRAMEWORK, _RUNTIME, _OVERHEAD, _ASYNC)), ev.tid, ev.device)
+        second = np.where(np.isin(section, (_HARDWARE, _DEVICE_NOTES)), ev.stream, -1)
+        first = np.where(section == _STREAM, ev.stream, first)
+        first = np.where((section == _NRT) | ((section == _HARDWARE) & (ev.nc >= 0)), ev.nc, first)
+        second = np.where((section == _HARDWARE) & (ev.nc >= 0), ev.pcore, second)
+        if neuron:
+            second = np.where((section == _HARDWARE) & (ev.nc < 0), -1, second)
+            empty = (role == Role.DEVICE_ANNOTATION) & (ev.end <= ev.start)
+            drawn &= ~empty  # "neuron capture", a marker without extent
+        rows = np.flatnonzero(drawn)
+        rank = (self.process[rows] != self.main_pid).astype(np.int64)
+        keys = np.stack((rank, self.process[rows], section[rows], first[rows], second[rows]))
+        codes = _codes(keys)
+        values, where, code = np.unique(codes, return_index=True, return_inverse=True)
+        described = [tuple(int(k) for k in keys[:, at]) for at in where.tolist()]
+        main_thread = self._main_threads(rows)
+        order = sorted(
+            range(len(values)),
+            key=lambda i: (
+                described[i][0],
+                described[i][1],
+                _ORDER[described[i][2]],
+                described[i][3] != main_thread.get(described[i][1]) if described[i][2] <= _RUNTIME else False,
+                described[i][3],
+                described[i][4],
+            ),
+        )
+        number = np.zeros(len(values), np.int64)
+        number[order] = np.arange(len(order))
+        track = number[code] if len(rows) else np.zeros(0, np.int64)
+        ordered = np.argsort(track, kind="stable")
+        rows, track = rows[ordered], track[ordered]
+        start, end = ev.start[rows], ev.end[rows]
+        stacked = np.array(
+            [described[i][2] in (_FRAMEWORK, _RUNTIME, _OVERHEAD, _NRT) for i in order] or [True], np.bool_
+        )
+        nesting = lanes.nest(track, start, end)
+        lane = np.where(stacked[track], nesting.depth, lanes.free_lanes(track, start, end)).astype(np.int64)
+        crossing = nesting.violations if stacked.all() else self._crossings(track, stacked, start, end)
+        self.note(
+            "nesting_violation", crossing, "host intervals end after the one they began in; both are shown in full"
+        )
+        self.track_of = np.full(len(ev), -1, np.int64)
+        self.track_of[rows] = track
+        self._slices(rows, track, lane)
+        depth = np.zeros(len(order), np.int64)
+        np.maximum.at(depth, track, lane + 1)
+        self.tables["Track"] = self._track_table([described[i] for i in order], depth)
+
+    def _crossings(self, track: Int64, stacked: Bools, start: Int64, end: Int64) -> int:
+        keep = stacked[track]
+        return lanes.nest(track[keep], start[keep], end[keep]).violations
+
+    def _main_threads(self, rows: Int64) -> dict[int, int]:
+        """Per process the thread with most operator calls."""
+        ev = self.ev
+        ops = self.op_rows if len(self.op_rows) else rows[self.host[rows]]
+        found: dict[int, int] = {}
+        for pid in np.unique(self.process[ops]).tolist():
+            threads, counts = np.unique(ev.tid[ops[self.process[ops] == pid]], return_counts=True)
+            found[pid] = int(threads[counts.argmax()])
+        return found
+
+    def _track_table(self, described: list[tuple[int, ...]], depth: Int64) -> pa.Table:
+        trace = self.trace
+        emulated = trace.facts.get("emulated") == "true"
+        rows = []
+        for index, (_, pid, section, first, second) in enumerate(described):
+            short, kind, subtitle = self._track_label(section, pid, first, second)
+            group = f"{trace.instance}/PID:{trace.process_labels.get(pid, pid)}"
+            device = kind in ("device", "copy")
+            provenance = "measured" if not device else "emulated" if emulated else "recorded"
+            if section == _STREAM and emulated:
+                provenance = "emulated"
+            rows.append(
+                {
+                    "track_id": index,
+                    "label": f"{group}/{short}",
+                    "short": short,
+                    "group_label": group,
+                    "kind": kind,
+                    "subtitle": subtitle,
+                    "provenance": provenance,
+                    "lanes": int(depth[index]),
+                    "physical_core": second if section == _HARDWARE and trace.neuron else -1,
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=arrow_schema("Track"))
+
+    def _track_label(self, section: int, pid: int, first: int, second: int) -> tuple[str, str, str]:
+        trace = self.trace
+        emulated = trace.facts.get("emulated") == "true"
+        thread = trace.thread_names.get((pid, first), "")
+        simulated = "emulated" if emulated else "recorded"
+        if section == _FRAMEWORK:
+            name = trace.process_names.get(pid, "")
+            said = " · ".join(part for part in (thread, name if pid != self.main_pid else "") if part)
+            return f"framework/TID:{first}", "framework", said or "dispatch · host, measured"
+        if section == _RUNTIME:
+            return f"runtime/TID:{first}", "runtime", "runtime calls · host, measured"
+        if section == _OVERHEAD:
+            return f"overhead/TID:{first}", "runtime", "the profiler's own time"
+        if section == _ASYNC:
+            return f"async/TID:{first}", "framework", "intervals that belong to no thread"
+        if section == _STREAM:
+            return f"framework/Stream:{first}", "stream", f"device interaction · {simulated}"
+        if section == _NRT:
+            return f"neuron_rt/NC:{first}", "runtime", "runtime calls · host"
+        if section == _DEVICE_NOTES:
+            return f"device/{first}:Stream{second} annotations", "stream", "host ranges projected onto the device"
+        if trace.neuron:
+            core = f":{second}" if second >= 0 else ""
+            return f"neuron_hw/NC{first}{core}", "device", f"executions · {simulated}"
+        name = trace.facts.get("device_name", "")
+        return f"device/{first}:Stream{second}", "device", " · ".join(p for p in (name, "recorded") if p)
+
+    def _slices(self, rows: Int64, track: Int64, lane: Int64) -> None:
+        ev, execution = self.ev, self.execution
+        order = np.lexsort((ev.start[rows], lane, track))
+        rows, track, lane = rows[order], track[order], lane[order]
+        launch = np.zeros(len(ev), np.int64)
+        estimated = np.zeros(len(ev), np.bool_)
+        op_name = np.where(self.op_of >= 0, self.name_code[self.op_of], self.name_code) if len(ev) else self.name_code
+        if self.trace.neuron:
+            identity = execution["execution_id"]
+            by_id = np.argsort(identity, kind="stable")
+            owned = np.flatnonzero((ev.execution_id >= 0) & ~np.isin(ev.role, (Role.SPAN, Role.INSTANT)))
+            at = _lookup_sorted(identity[by_id], by_id, ev.execution_id[owned])
+            owned, at = owned[at >= 0], at[at >= 0]
+            codes = np.array([self.code_of(name) for name in execution["op"]] or [0], np.int64)
+            named = execution["op"][at] != ""
+            op_name[owned[named]] = codes[at[named]]
+            hardware = self.device[owned]
+            launch[owned[hardware]] = np.maximum(execution["launch_ns"], 0)[at[hardware]]
+            estimated[owned[hardware]] = (execution["estimated_ns"] > 0)[at[hardware]]
+        for name in (*dict.fromkeys(execution["name"]), *dict.fromkeys(execution["op"])):
+            self.code_of(name)
+        codes = np.concatenate((self.name_code[rows], op_name[rows]))
+        listed = {code: None for code in np.unique(codes).tolist()}
+        listed.update({self.code_of(n): None for n in dict.fromkeys(execution["name"]) if n})
+        listed.update({self.code_of(n): None for n in dict.fromkeys(execution["op"]) if n})
+        dense = np.zeros(len(self.names) + 1, np.int64)
+        dense[list(listed)] = np.arange(len(listed))
+        self.tables["Name"] = _table(
+            "Name",
+            {
+                "name_id": np.arange(len(listed)),
+                "name": [self.names[code] for code in listed],
+            },
+        )
+        self.tables["Slice"] = _table(
+            "Slice",
+            {
+                "event_id": rows,
+                "track_id": track,
+                "lane": lane,
+                "start_ts": ev.start[rows],
+                "end_ts": ev.end[rows],
+                "name_id": dense[self.name_code[rows]],
+                "op_id": dense[op_name[rows]],
+                "launch_ns": launch[rows],
+                "estimated": estimated[rows],
+            },
+        )
+
+    def code_of(self, name: str) -> int:
+        """Code of a name, made when new."""
+        code = self.name_index.get(name)
+        if code is None:
+            code = self.name_index[name] = len(self.names)
+            self.names.append(name)
+        return code
+
+    # Arrows
+
+    def make_flows(self) -> None:
+        ev = self.ev
+        if self.trace.neuron:
+            self._neuron_chain()
+        else:
+            launched = np.flatnonzero(self.launch_of >= 0)
+            self.edge(self.launch_of[launched], self.executed_rows[launched], "launch")
+            calls = np.unique(self.launch_of[launched])
+            self.edge(self.op_of[calls], calls, "dispatch")
+            direct = np.flatnonzero((self.launch_of < 0) & (self.execution["op_event_id"] >= 0))
+            if len(direct):
+                self.edge(self.execution["op_event_id"][direct], self.executed_rows[direct], "launch")
+        links = self.arrow_links()
+        if links is not None:
+            tail, head, kind = links
+            keep = (tail >= 0) & (head >= 0) & (tail != head)
+            for name in dict.fromkeys(kind[keep]):
+                here = keep & (kind == name)
+                self.edge(tail[here], head[here], name)
+        edges = [(a, b, k) for a, b, k in self.edges if len(a)]
+        if not edges:
+            return
+        source = np.concatenate([e[0] for e in edges])
+        target = np.concatenate([e[1] for e in edges])
+        kind = np.concatenate([np.full(len(e[0]), i) for i, e in enumerate(edges)])
+        _, first = np.unique(source * len(ev) + target, return_index=True)
+        source, target, kind = source[first], target[first], kind[first]
+        names = pa.array([e[2] for e in edges])
+        constant = pa.DictionaryArray.from_arrays(np.zeros(len(source), np.int32), pa.array(["SystemProfileEvents"]))
+        self.tables["Flow"] = _table(
+            "Flow",
+            {
+                "in_id": source,
+                "out_id": target,
+                "in_table": constant,
+                "out_table": constant,
+                "dependency_type": names.take(pa.array(kind)),
+                "gap_time": ev.start[target] - ev.end[source],
+            },
+        )
+
+    def edge(self, source: Int64, target: Int64, kind: str) -> None:
+        """Add edges between event rows; those without a source are left out."""
+        keep = (source >= 0) & (target >= 0)
+        self.edges.append((source[keep], target[keep], kind))
+
+    def _neuron_chain(self) -> None:
+        """op → dispatch → device interaction → schedule → execution on each physical core, by execution id."""
+        ev = self.ev
+        known = ev.execution_id >= 0
+        names = np.array(["schedule" in name for name in self.names[: len(ev.name.dictionary)]] or [False], np.bool_)
+        previous: Int64 | None = None
+        ops = self.op_of
+        levels = (
+            (Role.DISPATCH, "dispatch"),
+            (Role.DRIVER, "device interaction"),
+            (Role.NRT, "schedule"),
+            (Role.DEVICE, "execution"),
+        )
+        identity = np.unique(ev.execution_id[known])
+        last = np.full(len(identity), -1, np.int64)
+        for role, kind in levels:
+            here = (np.isin(ev.role, [*DEVICE_ROLES]) if role == Role.DEVICE else ev.role == role) & known
+            rows = np.flatnonzero(here)
+            if not len(rows):
+                continue
+            at = np.searchsorted(identity, ev.execution_id[rows])
+            previous = last[at]
+            source = np.where(previous >= 0, previous, ops[rows])
+            self.edge(source, rows, kind)
+            # Of several runtime calls of one execution the schedule call leads on.
+            rank = names[self.name_code[rows]] if role == Role.NRT else np.ones(len(rows), np.bool_)
+            last[at[~rank]] = rows[~rank]
+            last[at[rank]] = rows[rank]
+
+    def arrow_links(self) -> tuple[Int64, Int64, npt.NDArray[Any]] | None:
+        """Arrows of the file as (tail row, head row, kind); made once, arrows that correlation ids already give left out."""
+        if hasattr(self, "_links"):
+            return self._links
+        self._links: tuple[Int64, Int64, npt.NDArray[Any]] | None = None
+        ends = self.trace.arrows
+        if ends is None:
+            return None
+        pair_tail, pair_head, dangling = _match_arrows(ends.key, ends.ts, ends.phase)
+        self.note("arrows", len(pair_tail), "arrows between slices")
+        self.note("unmatched_flow", dangling, "ends of arrows have no other end; no arrow is drawn for them")
+        covered = self.ev.correlation[self.device | (self.ev.role == Role.DRIVER)]
+        covered = np.unique(covered[covered >= 0])
+        names = np.array(ends.kind.dictionary.to_pylist(), object)
+        by_launch = np.array([name in ("ac2g", "async", "launch") for name in names], np.bool_)
+        codes = ends.kind.indices.to_numpy()[pair_tail]
+        skip = by_launch[codes] & np.isin(ends.number[pair_tail], covered)
+        pair_tail, pair_head, codes = pair_tail[~skip], pair_head[~skip], codes[~skip]
+        if not len(pair_tail):
+            return None
+        bound = self._bind(
+            np.concatenate((ends.pid[pair_tail], ends.pid[pair_head])),
+            np.concatenate((ends.tid[pair_tail], ends.tid[pair_head])),
+            np.concatenate((ends.ts[pair_tail], ends.ts[pair_head])),
+        )
+        tail, head = bound[: len(pair_tail)], bound[len(pair_tail) :]
+        lost = int(((tail < 0) | (head < 0)).sum())
+        self.note("unbound_flow", lost, "arrows begin or end where no slice is; they are not drawn")
+        self._links = (tail, head, names[codes])
+        return self._links
+
+    def _bind(self, pid: Int64, tid: Int64, ts: Int64) -> Int64:
+        """The innermost slice of the file's thread at each time, -1 none."""
+        ev = self.ev
+        rows = np.flatnonzero(~np.isin(ev.role, (Role.SPAN, Role.INSTANT, Role.ASYNC)))
+        group = _pair_codes(np.concatenate((ev.pid[rows], pid)), np.concatenate((ev.tid[rows], tid)))
+        asked, group = group[len(rows) :], group[: len(rows)]
+        order = np.argsort(group, kind="stable")
+        rows, group = rows[order], group[order]
+        start, end = ev.start[rows], ev.end[rows]
+        nesting = lanes.nest(group, start, end)
+        bounds = {int(group[low]): (low, high) for low, high in lanes.groups_of(group)}
+        found = lanes.enclosing(nesting, bounds, start, end, asked, ts)
+        return np.where(found >= 0, rows[found], -1)
+
+    # Steps and the end
+
+    def end_steps(self) -> None:
+        """Steps end with the last of their device work; the recording's first and last may be cut."""
+        ev, rows = self.ev, self.step_rows
+        if not len(rows):
+            return
+        end = ev.end[rows].copy()
+        step = self.execution["step"]
+        for index, number in enumerate(self.step_number.tolist()):
+            work = self.execution["end_ts"][step == number]
+            if len(work):
+                end[index] = max(int(end[index]), int(work.max()))
+        complete = np.ones(len(rows), np.bool_)
+        if self.trace.recording:
+            complete &= (ev.start[rows] > self.trace.recording[0]) & (ev.end[rows] <= self.trace.recording[1])
+        busy = np.isin(self.step_number, np.unique(self.step_at(ev.start[self.op_rows])))
+        if len(rows) > 1 and busy[:-1].any() and not busy[-1]:
+            complete[-1] = False  # opened by the last step() and closed by stop()
+        self.tables["Step"] = _table(
+            "Step",
+            {
+                "number": self.step_number,
+                "name": self.step_names,
+                "start_ts": ev.start[rows],
+                "end_ts": end,
+                "complete": complete,
+            },
+        )
+
+    def finish(self) -> Built:
+        ev, execution = self.ev, self.execution
+        if len(execution["start_ts"]):
+            self.tables["Execution"] = _table("Execution", execution)
+        if len(self.gap_rows):
+            events = execution["event_id"][self.gap_rows]
+            self.tables["Gap"] = _table("Gap", {**self.gap, "track_id": self.track_of[events]})
+        rows = self.op_rows
+        if len(rows):
+            order = np.argsort(rows, kind="stable")
+            names = pa.array(self.names)
+            self.tables["HostOp"] = _table(
+                "HostOp",
+                {
+                    "event_id": rows[order],
+                    "parent_id": self.op_parent[order],
+                    "name": pa.DictionaryArray.from_arrays(self.name_code[rows[order]].astype(np.int32), names),
+                    "thread_id": ev.tid[rows[order]],
+                    "start_ts": ev.start[rows[order]],
+                    "end_ts": ev.end[rows[order]],
+                    "self_cpu_ns": self.op_self[order],
+                    "external_id": ev.external_id[rows[order]],
+                    "step": self.step_at(ev.start[rows[order]]),
+                },
+            )
+        self.tables["SystemProfileEvents"] = self._events_table()
+        drawn = ~np.isin(ev.role, (Role.SPAN, Role.INSTANT))
+        if len(ev):
+            first, last = int(ev.start[drawn].min(initial=2**62)), int(ev.end[drawn].max(initial=-(2**62)))
+            if first <= last:
+                self.tables["SystemProfileMetadata"] = _table(
+                    "SystemProfileMetadata",
+                    {
+                        "first_ts": [_iso(first)],
+                        "last_ts": [_iso(last)],
+                        "first_ts_ns": [str(first)],
+                        "last_ts_ns": [str(last)],
+                        "ntff_version": [0],
+                        "hbm_capacity_bytes": [0],
+                    },
+                )
+        return self.built
+
+    def _events_table(self) -> pa.Table:
+        ev, trace = self.ev, self.trace
+        count = len(ev)
+        sources = ["framework", "runtime", "device", "neuron_rt", "neuron_hw"]
+        source = np.zeros(count, np.int32)
+        source[np.isin(ev.role, (Role.RUNTIME, Role.OVERHEAD))] = 1
+        source[self.device | (ev.role == Role.DEVICE_ANNOTATION)] = 4 if trace.neuron else 2
+        source[ev.role == Role.NRT] = 3
+        link = np.where(ev.execution_id >= 0, ev.execution_id, ev.correlation)
+        linked = link >= 0
+        offsets = np.concatenate(([0], np.cumsum(linked))).astype(np.int32)
+        flow = pa.ListArray.from_arrays(pa.array(offsets), pc.cast(pa.array(link[linked]), pa.string()))
+        on_device = self.device | np.isin(ev.role, (Role.DRIVER, Role.NRT, Role.DEVICE_ANNOTATION))
+        nc = np.where(ev.nc >= 0, ev.nc, ev.device)
+        stream = np.isin(ev.role, (Role.DRIVER,)) | (self.device & (ev.stream >= 0))
+        return _table(
+            "SystemProfileEvents",
+            {
+                "id": self.ids,
+                "name": pa.DictionaryArray.from_arrays(self.name_code.astype(np.int32), pa.array(self.names or [""])),
+                "start_ts": ev.start,
+                "end_ts": ev.end,
+                "duration_ns": ev.end - ev.start,
+                "trace_event_source": pa.DictionaryArray.from_arrays(source, pa.array(sources)),
+                "instance_id": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([trace.instance])),
+                "process_id": self.process,
+                "thread_id": ev.tid,
+                "nc_idx": pa.array(nc, mask=~on_device | (nc < 0)),
+                "pcore_idx": pa.array(ev.pcore, mask=ev.pcore < 0),
+                "flow_id": flow,
+                "framework_stream_id": pc.cast(pa.array(ev.stream, mask=~stream), pa.string()).dictionary_encode(),
+                "extra_attributes_json": _attributes(ev),
+            },
+        )
+
+    def note(self, kind: str, count: int, message: str) -> None:
+        """Report a kind of event once."""
+        if count > 0:
+            text = f"{count:,} {message}" if not message[:1].isupper() and not message.startswith("no ") else message
+            self.trace.report.append(IngestWarning(kind, int(count), -1, "", "kept", text))
+
+
+_FRAMEWORK, _RUNTIME, _OVERHEAD, _ASYNC, _STREAM, _NRT, _HARDWARE, _DEVICE_NOTES = range(8)
+_ORDER = {
+    _FRAMEWORK: 0,
+    _ASYNC: 1,
+    _STREAM: 2,
+    _RUNTIME: 3,
+    _OVERHEAD: 4,
+    _NRT: 5,
+    _HARDWARE: 6,
+    _DEVICE_NOTES: 7,
+}
+
+
+class _Inputs(msgspec.Struct, gc=False):
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw(b""))
+    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw(b""))
+
+
+class _Split(msgspec.Struct, gc=False):
+    """Arguments of our emulator's device rows."""
+
+    launch_ns: int | str | float | None = -1
+    program_ns: int | str | float | None = -1
+    estimated_ns: int | str | float | None = 0
+    neff: str | int | None = ""
+    shapes: str | None = ""
+    dtypes: str | None = ""
+    source: str | None = ""
+    module: str | None = ""
+
+
+def _decode_arguments(texts: list[bytes], kind: Any) -> list[Any]:
+    try:
+        return msgspec.json.Decoder(list[kind]).decode(b"[" + b",".join(text or b"{}" for text in texts) + b"]")  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    decoder = msgspec.json.Decoder(kind)
+    found = []
+    for text in texts:
+        try:
+            found.append(decoder.decode(text or b"{}"))
+        except (msgspec.DecodeError, RecursionError):
+            found.append(kind())
+    return found
+
+
+def _neuron_arguments(ev: Events, rows: Int64) -> dict[str, Any]:
+    decoded = _decode_arguments(ev.args.take(pa.array(rows)).to_pylist(), _Split)
+    facts: dict[str, Any] = {
+        name: int64_column([getattr(item, name) for item in decoded])
+        for name in ("launch_ns", "program_ns", "estimated_ns")
+    }
+    for name in ("neff", "shapes", "dtypes", "source", "module"):
+        facts[name] = np.array([str(getattr(item, name) or "") for item in decoded], object)
+    prefix = "nc_exec_running "
+    names = ev.name.dictionary.to_pylist()
+    overloads = np.array([name.removeprefix(prefix) for name in names] or [""], object)
+    facts["overload"] = overloads[ev.name.indices.to_numpy()[rows]] if len(rows) else np.array([], object)
+    return facts
+
+
+def _argument_texts(ev: Events, rows: Int64, key: str) -> list[str]:
+    found = []
+    for text in ev.args.take(pa.array(rows)).to_pylist():
+        try:
+            value = msgspec.json.decode(text) if text else {}
+        except (msgspec.DecodeError, RecursionError):
+            value = {}
+        found.append(str(value.get(key, "")) if isinstance(value, dict) else "")
+    return found
+
+
+def _print_inputs(dims: bytes, types: bytes) -> tuple[str, str]:
+    """`[4,512] x [512]` and `bf16 x bf16` from Kineto's "Input Dims" and "Input type"."""
+    try:
+        shapes = msgspec.json.decode(dims) if dims else []
+        kinds = msgspec.json.decode(types) if types else []
+    except (msgspec.DecodeError, RecursionError):
+        return "", ""
+    shapes = shapes if isinstance(shapes, list) else []
+    kinds = kinds if isinstance(kinds, list) else []
+    tensors = [index for index, shape in enumerate(shapes) if isinstance(shape, list) and shape]
+    printed = [msgspec.json.encode(shapes[index]).decode() for index in tensors]
+    named = [str(kinds[index]).removeprefix("c10::") if index < len(kinds) else "" for index in tensors]
+    return " x ".join(printed), " x ".join(name for name in named if name)
+
+
+def _lookup(keys: Int64, values: Int64, wanted: Int64) -> Int64:
+    """`values` of the first row whose key equals each wanted key, -1 none."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(keys, kind="stable")
+    return _lookup_sorted(keys[order], values[order], wanted)
+
+
+def _lookup_sorted(keys: Int64, values: Int64, wanted: Int64) -> Int64:
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], -1)
+
+
+def _pair_codes(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64:
+    """One dense code per distinct pair."""
+    return _codes(np.stack((first.astype(np.int64), second.astype(np.int64))))
+
+
+def _codes(keys: npt.NDArray[np.int64]) -> Int64:
+    """One code per distinct column of `keys`, in the order of the columns."""
+    code = np.zeros(keys.shape[1], np.int64)
+    for row in keys:
+        if len(row) and row[0] == row[-1] and (row == row[0]).all():
+            continue
+        values, inverse = np.unique(row, return_inverse=True)
+        code = code * len(values) + inverse
+        if len(values) > 1 and code.max(initial=0) > 2**40:
+            code = np.unique(code, return_inverse=True)[1].astype(np.int64)
+    return code
+
+
+def _latest_row(group: Int64, end: Int64, rows: Int64) -> Int64:
+    """Row of the latest end among earlier rows of the group, -1 for its first; sorted by (group, start)."""
+    latest = np.full(len(end), -1, np.int64)
+    for low, high in lanes.groups_of(group):
+        reach = np.maximum.accumulate(end[low:high])
+        index = np.arange(high - low)
+        leads = np.concatenate(([True], end[low + 1 : high] > reach[:-1]))
+        holder = np.maximum.accumulate(np.where(leads, index, 0))
+        latest[low + 1 : high] = rows[low + holder[:-1]]
+    return latest
+
+
+def _match_arrows(key: Int64, ts: Int64, phase: npt.NDArray[np.int8]) -> tuple[Int64, Int64, int]:
+    """Pairs of flow rows (tail, head) and the number of rows that belong to no pair."""
+    order = np.lexsort((phase, ts, key))
+    sorted_key, sorted_phase = key[order], phase[order]
+    follows = (sorted_key[1:] == sorted_key[:-1]) & (sorted_phase[1:] > 0) & (sorted_phase[:-1] < 2)
+    tail, head = order[:-1][follows], order[1:][follows]
+    # One start and one end whose clocks disagree: still a pair.
+    backwards = (sorted_key[1:] == sorted_key[:-1]) & (sorted_phase[1:] == 0) & (sorted_phase[:-1] == 2)
+    _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    lone = backwards & (counts[inverse[order[1:]]] == 2)
+    tail = np.concatenate((tail, order[1:][lone]))
+    head = np.concatenate((head, order[:-1][lone]))
+    paired = np.zeros(len(key), np.bool_)
+    paired[tail] = True
+    paired[head] = True
+    return tail, head, int((~paired).sum())
+
+
+def microseconds(duration_ns: int) -> str:
+    """A duration in text, three significant digits: 212 us, 3.91 ms, 85 ns."""
+    size = abs(duration_ns)
+    if size < 1000:
+        return f"{duration_ns} ns"
+    for unit, scale in (("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)):
+        if size < scale * 999.5 or unit == "s":
+            value = duration_ns / scale
+            return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.3g} {unit}"
+    return f"{duration_ns} ns"
+
+
+def _gap_texts(gap: Int64, cause: npt.NDArray[Any], called: Int64, before: Int64, start: Int64) -> list[str]:
+    texts = []
+    columns = (gap.tolist(), cause.tolist(), called.tolist(), before.tolist(), start.tolist())
+    for length, reason, call, previous, begin in zip(*columns, strict=True):
+        text = f"{microseconds(length)} idle: "
+        if reason == "host_late":
+            text += "host late"
+            if call > previous:
+                text += f" (next launch call began {microseconds(call - previous)} after)"
+        elif reason == "launch_latency":
+            text += "launch latency"
+            if call >= 0:
+                text += f" (the device began {microseconds(begin - call)} after the call)"
+        elif reason == "execution_gap":
+            text += "fixed gap between two executions"
+        elif reason == "sync":
+            text += "the host waited for the device"
+        elif reason == "stream":
+            text += "waiting for another stream"
+        elif call >= 0:
+            text += f"cause unknown (the launch call began {microseconds(previous - call)} before the previous end)"
+        else:
+            text += "cause unknown (no launch call in the file)"
+        texts.append(text)
+    return texts
+
+
+def _attributes(ev: Events) -> pa.Array:
+    """Everything else the file held, as JSON: the category and the arguments."""
+    categories = ev.category
+    prefixes = [
+        b'{"category":' + msgspec.json.encode(name) if name else b"{" for name in categories.dictionary.to_pylist()
+    ] or [b"{"]
+    if not len(ev):
+        return pa.array([], pa.string())
+    kind = pa.large_binary() if pa.types.is_large_binary(ev.args.type) else pa.binary()
+    args = pc.if_else(pc.equal(pc.binary_length(ev.args), 0), pa.scalar(b"{}", kind), ev.args)
+    prefix = pa.array(prefixes, kind).take(categories.indices)
+    nothing = pa.scalar(b"", kind)
+    # The opening brace of each object becomes the comma (or, of an empty one, the space) after the category.
+    data_type = np.int64 if kind == pa.large_binary() else np.int32
+    _, offset_buffer, data_buffer = args.buffers()
+    offsets = np.frombuffer(offset_buffer, data_type)[args.offset : args.offset + len(args) + 1]
+    data = np.frombuffer(data_buffer, np.uint8).copy()
+    first = data[offsets[:-1]]
+    is_object = first == ord("{")
+    lengths = np.diff(offsets)
+    short = np.flatnonzero(is_object & (lengths < 24))
+    bare = [row for row in short.tolist() if not data[offsets[row] + 1 : offsets[row + 1] - 1].tobytes().strip()]
+    data[offsets[:-1][is_object]] = ord(",")
+    data[offsets[bare]] = ord(" ")
+    alone = np.array([text == b"{" for text in prefixes], np.bool_)[categories.indices.to_numpy()]
+    data[offsets[:-1][is_object & alone]] = ord(" ")
+    body = pa.Array.from_buffers(
+        kind, len(args), [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
+    )
+    result = pc.binary_join_element_wise(prefix, body, nothing)
+    if not is_object.all():
+        label = pc.if_else(pa.array(alone), pa.scalar(b'"args":', kind), pa.scalar(b',"args":', kind))
+        whole = pc.binary_join_element_wise(prefix, label, args, pa.scalar(b"}", kind), nothing)
+        result = pc.if_else(pa.array(is_object), result, whole)
+    return result.cast(pa.large_string() if kind == pa.large_binary() else pa.string())
+
+
+def _table(name: str, columns: dict[str, Any]) -> pa.Table:
+    """A table with exactly the columns of its schema; absent optional ones are null."""
+    schema = arrow_schema(name)
+    rows = len(next(iter(columns.values())))
+    arrays, fields = [], []
+    for field in schema:
+        value = columns.get(field.name)
+        if value is None:
+            if not field.nullable:
+                raise KeyError(f"{name} needs column {field.name}")
+            array = pa.nulls(rows, field.type)
+        elif isinstance(value, pa.Array | pa.ChunkedArray):
+            array = value
+        elif isinstance(value, np.ndarray) and value.dtype != object:
+            array = pa.array(value).cast(field.type, safe=True)
+        else:
+            array = pa.array(value, field.type)
+        if pa.types.is_string(array.type) and rows > 64:
+            array = array.dictionary_encode() if name != "SystemProfileEvents" else array
+        arrays.append(array)
+        fields.append(pa.field(field.name, array.type, field.nullable))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _is_text(table: pa.Table, name: str) -> bool:
+    kind = table.schema.field(name).type
+    return pa.types.is_dictionary(kind) or pa.types.is_string(kind)
+
+
+def _iso(time_ns: int) -> str:
+    stamp = np.datetime64(time_ns, "ns")
+    return f"{np.datetime_as_string(stamp, unit='ns')}Z"

@@ -1,0 +1,152 @@
+"""JSON of Neuron tools that is no chrome trace: system profile exports and the runtime's own event lists.
+
+Forms: ``{"trace_event": [{name, timestamp, duration, exec_id, device_core_idx, nc_idx, …}]}`` (an export) and
+``{"events": [{event_type, phase: start|stop, tracking_id, timestamp_ns, data: {…}}]}`` (fetched from the runtime).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from neuronscope.readers import json_events
+from neuronscope.readers.exact import int64
+from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.trace import Events, Role, Trace
+
+__all__ = ["read_if_neuron"]
+
+_HARDWARE = ("nc_exec_running", "cc_running", "cc_exec_barrier")
+_HEAD_BYTES = 256
+
+
+def read_if_neuron(path: Path) -> Trace | None:
+    """The trace when the file has one of the two forms, else None."""
+    if path.suffix not in (".json", ".gz"):
+        return None
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head[:2] != b"\x1f\x8b" and not any(
+        key in head for key in (b'"trace_event"', b'"events"', b'"mem_usage"', b'"data_version"')
+    ):
+        return None
+    if head[:2] == b"\x1f\x8b":
+        return None
+    data, _ = json_events.load(path)
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    if isinstance(document.get("trace_event"), list):
+        return _export(document["trace_event"], path, len(data))
+    events = document.get("events")
+    if isinstance(events, list) and events and isinstance(events[0], dict) and "event_type" in events[0]:
+        return _runtime(events, path, len(data))
+    return None
+
+
+def _export(rows: list[Any], path: Path, size: int) -> Trace:
+    good, bad = [], 0
+    for row in rows:
+        if isinstance(row, dict) and int64(row.get("timestamp"), -1) >= 0:
+            start = int64(row["timestamp"])
+            good.append((row, start, start + max(int64(row.get("duration"), 0), 0)))
+        else:
+            bad += 1
+    report = [_skipped(bad, path)] if bad else []
+    return _trace("neuron-explorer JSON export", good, len(rows), bad, report, path, size)
+
+
+def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
+    waiting: dict[tuple[Any, Any], dict[str, Any]] = {}
+    good: list[tuple[dict[str, Any], int, int]] = []
+    stray = bad = 0
+    for row in rows:
+        if not isinstance(row, dict) or int64(row.get("timestamp_ns"), -1) < 0:
+            bad += 1
+            continue
+        key = (row.get("event_type"), row.get("tracking_id"))
+        if row.get("phase") == "start":
+            waiting[key] = row
+        elif row.get("phase") == "stop":
+            begin = waiting.pop(key, None)
+            if begin is None:
+                stray += 1
+                continue
+            data = begin.get("data")
+            merged = {**(data if isinstance(data, dict) else {}), **begin, "name": begin.get("event_type")}
+            merged.pop("data", None)
+            good.append((merged, int64(begin["timestamp_ns"]), int64(row["timestamp_ns"])))
+        else:
+            bad += 1
+    report = [_skipped(bad, path)] if bad else []
+    if waiting:
+        text = f"{len(waiting)} runtime events started and did not stop (unfinished); left out"
+        report.append(IngestWarning("unfinished", len(waiting), -1, path.name, "skipped", text))
+    if stray:
+        text = f"{stray} runtime events stopped without a start (stray); left out"
+        report.append(IngestWarning("stray", stray, -1, path.name, "skipped", text))
+    trace = _trace("Neuron runtime events", good, len(rows), bad + stray + len(waiting), report, path, size)
+    trace.facts["unfinished_executions"] = str(len(waiting))
+    return trace
+
+
+def _skipped(count: int, path: Path) -> IngestWarning:
+    return IngestWarning("skipped", count, -1, path.name, "skipped", f"{count} rows without a time left out")
+
+
+def _trace(
+    form: str,
+    rows: list[tuple[dict[str, Any], int, int]],
+    in_file: int,
+    skipped: int,
+    report: list[IngestWarning],
+    path: Path,
+    size: int,
+) -> Trace:
+    def ids(*keys: str) -> Any:
+        return np.array([next((int64(r[k]) for k in keys if k in r), -1) for r, _, _ in rows], np.int64)
+
+    names = [str(row.get("name", "")) for row, _, _ in rows]
+    hardware = np.array([name in _HARDWARE for name in names], np.bool_)
+    nc = ids("nc_idx", "lnc_idx")
+    execution = ids("exec_id")
+    pid = ids("process_id")
+    args = [msgspec.json.encode(row) for row, _, _ in rows]
+    none = np.full(len(rows), -1, np.int64)
+    instances = [str(row["instance_id"]) for row, _, _ in rows if row.get("instance_id")]
+    events = Events(
+        role=np.where(hardware, Role.DEVICE, Role.NRT).astype(np.int8),
+        name=pa.array(names, pa.string()).dictionary_encode(),
+        category=pa.array([""] * len(rows), pa.string()).dictionary_encode(),
+        start=np.array([start for _, start, _ in rows], np.int64),
+        end=np.array([max(start, end) for _, start, end in rows], np.int64),
+        pid=np.maximum(pid, 0),
+        tid=np.maximum(ids("thread_id"), 0),
+        device=nc,
+        stream=none,
+        nc=np.maximum(nc, 0),
+        pcore=ids("device_core_idx", "pcore_idx"),
+        correlation=none,
+        external_id=none,
+        execution_id=execution,
+        bytes=none,
+        args=pa.array(args, pa.binary()),
+    )
+    return Trace(
+        format=form,
+        events=events,
+        events_in_file=in_file,
+        bytes_read=size,
+        facts={"device_name": "AWS Neuron"},
+        instance=instances[0] if instances else "local",
+        report=report,
+        skipped=skipped,
+        neuron=True,
+    )

@@ -1,0 +1,514 @@
+"""An emulator's session directory → `Trace`: trace.json, ntrace.pb, NTFF, host samples, joined by execution id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from neuronscope.formats import container, neff
+from neuronscope.formats.container import ProfileFile, Session
+from neuronscope.formats.errors import FormatError
+from neuronscope.readers import chrome
+from neuronscope.readers.exact import Int64, int64
+from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.trace import DEVICE_ROLES, Events, Role, Trace, concat_events
+from neuronscope.schema.published import SCHEMA_VERSION, arrow_schema
+
+__all__ = ["Found", "files_of", "find_session", "read_session"]
+
+_MARKS = ("trace_info.pb", "ntrace.pb")
+_TRACES = ("*.json", "*.json.gz")
+_EXPAND_ROWS = 2_000_000  # device rows of all executions together; beyond it each NEFF's first execution only
+
+
+@dataclass(frozen=True)
+class Found:
+    """The session taken from a folder, and the others that were there too."""
+
+    directory: Path
+    others: tuple[Path, ...] = ()
+
+
+def find_session(path: Path) -> Found:
+    """A session directory, its parent `<instance>_pid_<pid>`, or a `profile_output_dir`: the session to read.
+
+    Of several the newest (by folder name, which is its time stamp) is taken.
+
+    Raises:
+        FormatError: no session below `path`.
+    """
+    if _is_session(path):
+        return Found(path)
+    below = [d for pattern in ("*", "*/*") for d in sorted(path.glob(pattern)) if d.is_dir() and _is_session(d)]
+    if below:
+        below.sort(key=lambda d: (d.name, d.stat().st_mtime_ns))
+        return Found(below[-1], tuple(below[:-1]))
+    traces = [file for pattern in _TRACES for file in sorted(path.glob(pattern))]
+    if len(traces) == 1:
+        return Found(path)
+    if traces:
+        listed = ", ".join(file.name for file in traces[:5])
+        raise FormatError(f"{path}: no session, but {len(traces)} JSON files ({listed}); name the one to open")
+    raise FormatError(
+        f"{path}: no profile here. Looked for: trace_info.pb or ntrace.pb in it, in <instance>_pid_<pid>/<time>/ "
+        f"below it, or one trace .json[.gz]"
+    )
+
+
+def _is_session(path: Path) -> bool:
+    return any((path / mark).is_file() for mark in _MARKS)
+
+
+def files_of(directory: Path) -> list[Path]:
+    """Every file of the session."""
+    return sorted(file for file in directory.iterdir() if file.is_file())
+
+
+def read_session(found: Found, progress: Callable[[float], None] | None = None) -> Trace:
+    """Read a session directory.
+
+    Raises:
+        FormatError: damaged or foreign, with nothing readable beside it.
+    """
+    directory = found.directory
+    if not _is_session(directory):
+        (only,) = [file for pattern in _TRACES for file in sorted(directory.glob(pattern))]
+        return chrome.read_trace(only, progress)
+    return _SessionReader(found, progress).trace()
+
+
+class _SessionReader:
+    def __init__(self, found: Found, progress: Callable[[float], None] | None) -> None:
+        self.directory = found.directory
+        self.progress = progress
+        self.report: list[IngestWarning] = []
+        self.bytes_read = 0
+        self.session: Session | None = None
+        if found.others:
+            listed = ", ".join(path.name for path in found.others[-5:])
+            message = (
+                f"{len(found.others) + 1} sessions here; the newest, {self.directory.name}, is shown, not {listed}"
+            )
+            self.note("several_sessions", len(found.others), message, found.directory.name, "newest taken")
+
+    def note(self, kind: str, count: int, message: str, file: str, action: str = "kept") -> None:
+        self.report.append(IngestWarning(kind, count, -1, file, action, message))
+
+    def file(self, name: str) -> ProfileFile | None:
+        """One of our files; None when absent or unreadable, which is reported."""
+        path = self.directory / name
+        if not path.is_file():
+            return None
+        try:
+            read = container.read(path)
+        except FormatError as error:
+            self.note("unreadable_file", 1, str(error), name, "left out")
+            return None
+        self.bytes_read += path.stat().st_size
+        self.session = self.session or read.session
+        return read
+
+    def trace(self) -> Trace:
+        info = self.file("trace_info.pb")
+        ntrace = self.file("ntrace.pb")
+        framework = self.framework()
+        if info is None and ntrace is None and framework is None:
+            raise FormatError("; ".join(row.message for row in self.report) or f"{self.directory}: nothing readable")
+        trace = framework or self.empty()
+        if ntrace is not None:
+            self.join(trace, ntrace)
+        trace.report[:0] = self.report
+        trace.bytes_read += self.bytes_read
+        if self.session is not None:
+            trace.format = "neuronscope session"
+            self.describe(trace, self.session)
+            self.host_samples(trace)
+            self.device_profiles(trace)
+        elif framework is not None:
+            trace.report.append(
+                IngestWarning(
+                    "foreign_session",
+                    1,
+                    -1,
+                    self.directory.name,
+                    "partial",
+                    "the session's own files are not ours: runtime and hardware rows are missing. On the instance run "
+                    f"`neuron-explorer view -d {self.directory.name} --ingest-only --data-path OUT` and open OUT",
+                )
+            )
+        return trace
+
+    def framework(self) -> Trace | None:
+        for name in ("trace.json", "trace.json.gz"):
+            path = self.directory / name
+            if path.is_file():
+                try:
+                    return chrome.read_trace(path, self.progress)
+                except FormatError as error:
+                    self.note("unreadable_file", 1, str(error), name, "left out")
+        return None
+
+    def empty(self) -> Trace:
+        return Trace("neuronscope session", _no_events(), 0, 0)
+
+    def join(self, trace: Trace, ntrace: ProfileFile) -> None:
+        """Runtime and hardware events beside the framework's; rows of trace.json that repeat an execution are merged."""
+        executions, events = ntrace.tables["executions"], ntrace.tables["events"]
+        session = ntrace.session
+        trace.executions = executions
+        trace.neuron = True
+        recorded = _events_of(events, session)
+        hardware = recorded.execution_id[recorded.role == Role.DEVICE]
+        ours = trace.events
+        # A copy's row repeats the runtime's copy event; without either it would be lost.
+        held = np.union1d(hardware, recorded.execution_id[recorded.role == Role.NRT])
+        repeats = np.isin(ours.role, [*DEVICE_ROLES]) & (ours.execution_id >= 0)
+        repeats &= np.where(
+            ours.role == Role.DEVICE, np.isin(ours.execution_id, hardware), np.isin(ours.execution_id, held)
+        )
+        trace.merged += int(repeats.sum())
+        known = executions["execution_id"].to_numpy()
+        foreign = np.isin(ours.role, [*DEVICE_ROLES]) & (ours.execution_id >= 0) & ~np.isin(ours.execution_id, known)
+        if foreign.any():
+            text = f"{int(foreign.sum())} executions of trace.json are not in ntrace.pb; they are drawn, not counted"
+            self.note("unmatched_execution", int(foreign.sum()), text, "trace.json")
+        parts = [ours.take(~repeats), recorded] if len(ours) else [recorded]
+        trace.events = concat_events(parts)
+        trace.events_in_file += len(recorded)
+
+    def describe(self, trace: Trace, session: Session) -> None:
+        trace.instance = session.instance_id or trace.instance
+        trace.dropped = sum(session.dropped_events.values())
+        facts = {
+            "emulated": "true" if session.emulated else "false",
+            "target": session.target,
+            "target_hash": session.target_hash,
+            "model_version": session.model_version,
+            "producer": f"{session.producer} {session.producer_version}".strip(),
+            "lnc": str(session.lnc),
+            "modes": " ".join(session.modes),
+            "host_model": session.host_model,
+            "unfinished_executions": str(session.unfinished_executions),
+            "start_ns": str(session.start_ns),
+            "stop_ns": str(session.stop_ns),
+            "session_id": str(session.session_id),
+            "device_name": f"AWS {session.target}" if session.target else "AWS Neuron",
+            **{f"calibrated.{key}": str(value) for key, value in sorted(session.calibrated_ns.items())},
+        }
+        trace.facts.update(facts)
+        if trace.recording is None and session.stop_ns > session.start_ns:
+            trace.recording = (session.start_ns, session.stop_ns)
+        if trace.dropped:
+            cores = ", ".join(f"NC{core}: {count}" for core, count in sorted(session.dropped_events.items()) if count)
+            text = f"{trace.dropped} events lost to a full ring buffer ({cores}). Raise max_events_per_nc"
+            trace.report.append(IngestWarning("dropped", trace.dropped, -1, "ntrace.pb", "lost", text))
+        if session.unfinished_executions:
+            text = (
+                f"{session.unfinished_executions} executions had not ended when the capture stopped and are not in the "
+                f"profile. Call torch.neuron.synchronize() inside the profiled loop"
+            )
+            row = IngestWarning("unfinished_executions", session.unfinished_executions, -1, "ntrace.pb", "lost", text)
+            trace.report.append(row)
+
+    def host_samples(self, trace: Trace) -> None:
+        instance = trace.instance
+        cpu = self.file("cpu_util.pb")
+        if cpu is not None and (rows := cpu.tables["cpu_util"]).num_rows:
+            trace.tables["CpuUsage"] = _conform(
+                "CpuUsage",
+                {
+                    "timestamp": rows["timestamp_ns"],
+                    "util_percent": rows["util_percent"].cast(pa.float32()),
+                    "cpu_id": rows["cpu_id"].cast(pa.string()),
+                    "instance_id": [instance] * rows.num_rows,
+                },
+            )
+        memory = self.file("host_mem.pb")
+        if memory is not None and (rows := memory.tables["host_mem"]).num_rows:
+            used, total = rows["used_bytes"].to_numpy(), rows["total_bytes"].to_numpy()
+            trace.tables["HostMemUsage"] = _conform(
+                "HostMemUsage",
+                {
+                    "timestamp": rows["timestamp_ns"],
+                    "used_bytes": used,
+                    "used_percent": (100.0 * used / np.maximum(total, 1)).astype(np.float32),
+                    "instance_id": [instance] * rows.num_rows,
+                },
+            )
+
+    def device_profiles(self, trace: Trace) -> None:
+        """NTFF files: each NEFF's timeline laid out at each of its executions."""
+        parts: dict[str, list[pa.Table]] = {}
+        for path in sorted(self.directory.glob("*.ntff")):
+            read = self.file(path.name)
+            if read is None:
+                trace.report.append(self.report[-1])
+                continue
+            for name, table in read.tables.items():
+                parts.setdefault(name, []).append(table)
+        tables = {name: pa.concat_tables(found).unify_dictionaries() for name, found in parts.items()}
+        self.neffs(trace)
+        if not tables or not tables["programs"].num_rows:
+            return
+        programs = tables["programs"].to_pylist()
+        programs = list({row["neff"]: row for row in programs}.values())
+        runs = tables["program_executions"].sort_by([("start_ns", "ascending"), ("execution_id", "ascending")])
+        runs_neff = runs["neff"].cast(pa.string()).to_pylist()
+        starts = runs["start_ns"].to_numpy()
+        _, unique = np.unique(runs["execution_id"].to_numpy(), return_index=True)
+        keep = sorted(unique.tolist())
+        runs_neff, starts = [runs_neff[i] for i in keep], starts[keep]
+        sizes = {row["neff"]: row["instructions"] + row["dma_transfers"] for row in programs}
+        if sum(sizes.get(name, 0) for name in runs_neff) > _EXPAND_ROWS:
+            first = {name: index for index, name in reversed(list(enumerate(runs_neff)))}
+            drawn = sorted(first.values())
+            text = "instructions and DMA of each NEFF's first execution only; all others are the same"
+            trace.report.append(
+                IngestWarning("device_rows_once", len(runs_neff) - len(drawn), -1, "*.ntff", "summed up", text)
+            )
+        else:
+            drawn = list(range(len(runs_neff)))
+        instructions = _expand(tables["instructions"], [runs_neff[i] for i in drawn], starts[drawn])
+        if instructions is not None:
+            trace.tables["Instruction"] = _instructions(instructions)
+        transfers = _expand(tables["dma_transfers"], [runs_neff[i] for i in drawn], starts[drawn])
+        if transfers is not None:
+            trace.tables["DmaPacketAggregated"] = _transfers(transfers)
+        lengths = {row["neff"]: row for row in programs}
+        trace.tables["ExecutionInfo"] = _conform(
+            "ExecutionInfo",
+            {
+                "execution_index": np.arange(len(runs_neff), dtype=np.int32),
+                "neff_name": runs_neff,
+                "execution_start_ts": starts,
+                "execution_end_ts": [
+                    int(s) + lengths[n]["duration_ns"] if n in lengths else int(s)
+                    for s, n in zip(starts.tolist(), runs_neff, strict=True)
+                ],
+                "num_subgraphs": np.ones(len(runs_neff), np.int32),
+                "row_count": [lengths[n]["instructions"] if n in lengths else 0 for n in runs_neff],
+            },
+        )
+        self.profile_list(trace, programs)
+        self.metadata(trace, starts)
+
+    def profile_list(self, trace: Trace, programs: list[dict[str, Any]]) -> None:
+        cores: dict[str, set[int]] = {}
+        if trace.executions is not None:
+            pairs = zip(
+                trace.executions["neff"].cast(pa.string()).to_pylist(),
+                trace.executions["nc_idx"].to_pylist(),
+                strict=True,
+            )
+            for name, core in pairs:
+                cores.setdefault(name, set()).add(core)
+        session = self.session
+        rows = [
+            {
+                "device_profile_name": f"neff_{row['neff']}",
+                "instance_id": trace.instance,
+                "process_id": session.process_id if session else 0,
+                "nc_id": core,
+                "session_id": session.session_id if session else None,
+                "model_id": int64(row["neff"]),
+            }
+            for row in programs
+            for core in sorted(cores.get(row["neff"], {0}))
+        ]
+        trace.tables["DeviceProfileList"] = pa.Table.from_pylist(rows, schema=arrow_schema("DeviceProfileList"))
+
+    def metadata(self, trace: Trace, starts: Int64) -> None:
+        session = self.session
+        first, last = (int(starts.min()), int(starts.max())) if len(starts) else (0, 0)
+        values: dict[str, Any] = {
+            "profile_schema_version": SCHEMA_VERSION,
+            "ntff_version": container.VERSION,
+            "num_physical_cores": session.lnc if session else 1,
+            "vnc_enabled": bool(session and session.lnc > 1),
+            "first_hw_timestamp": first,
+            "last_hw_timestamp": last,
+            "first_ts": str(first),
+            "last_ts": str(last),
+            "ticks_per_nanosec": 1,
+            "instance_type": session.target if session else None,
+            "explorer_version": session.producer_version if session else None,
+            "profile_name": self.directory.name,
+            "is_simulation": bool(session and session.emulated),
+        }
+        row = {}
+        for field in arrow_schema("Metadata"):
+            # Hardware figures are the target file's; a profile holds only its hash, so they are 0 (unknown) here.
+            empty: Any = 0 if not field.nullable else None
+            row[field.name] = values.get(field.name, empty)
+        trace.tables["Metadata"] = pa.Table.from_pylist([row], schema=arrow_schema("Metadata"))
+
+    def neffs(self, trace: Trace) -> None:
+        """Names of the executables; a NTFF without its NEFF is said so."""
+        names = {}
+        for path in sorted(self.directory.glob("*.neff")):
+            try:
+                read = neff.read(path)
+            except (FormatError, KeyError, ValueError, OSError) as error:
+                trace.report.append(IngestWarning("unreadable_file", 1, -1, path.name, "left out", str(error)))
+                continue
+            names[read.hash] = str(read.info.get("name", ""))
+            if read.hash not in path.name:
+                text = f"{path.name}: its content has hash {read.hash}; the file was renamed or replaced"
+                trace.report.append(IngestWarning("neff_hash", 1, -1, path.name, "kept", text))
+        for key, value in names.items():
+            trace.facts[f"neff.{key}"] = value
+
+
+def _events_of(table: pa.Table, session: Session) -> Events:
+    source = table["source"].cast(pa.string()).to_pylist()
+    hardware = np.array([name == "neuron_hw" for name in source], np.bool_)
+    count = table.num_rows
+    column = {
+        name: table[name].to_numpy().astype(np.int64)
+        for name in ("start_ns", "end_ns", "thread_id", "nc_idx", "pcore_idx", "execution_id", "bytes")
+    }
+    names = table["name"].cast(pa.string()).combine_chunks()
+    copies = np.array([name.startswith("dmem_buf_copy") for name in names.to_pylist()], np.bool_)
+    role = np.where(hardware, np.where(copies, Role.MEMCPY, Role.DEVICE), Role.NRT).astype(np.int8)
+    args = [f'{{"bytes":{size}}}'.encode() if size > 0 else b"" for size in column["bytes"].tolist()]
+    none = np.full(count, -1, np.int64)
+    return Events(
+        role=role,
+        name=names.dictionary_encode(),
+        category=pa.array([""] * count, pa.string()).dictionary_encode(),
+        start=column["start_ns"],
+        end=np.maximum(column["end_ns"], column["start_ns"]),
+        pid=np.full(count, session.process_id, np.int64),
+        tid=column["thread_id"],
+        device=column["nc_idx"],
+        stream=none,
+        nc=column["nc_idx"],
+        pcore=np.where(hardware, column["pcore_idx"], -1),
+        correlation=none,
+        external_id=none,
+        execution_id=column["execution_id"],
+        bytes=column["bytes"],
+        args=pa.array(args, pa.binary()),
+    )
+
+
+def _no_events() -> Events:
+    none = np.zeros(0, np.int64)
+    text = pa.array([], pa.string()).dictionary_encode()
+    columns = {name: none for name in Events.__dataclass_fields__}
+    return Events(
+        **{**columns, "role": np.zeros(0, np.int8), "name": text, "category": text, "args": pa.array([], pa.binary())}
+    )
+
+
+def _expand(table: pa.Table, runs: list[str], starts: Int64) -> pa.Table | None:
+    """Rows of each run's NEFF, with `run_start` and `run` columns; None when there are none."""
+    if not table.num_rows or not runs:
+        return None
+    owner = table["neff"].cast(pa.string()).to_pylist()
+    rows_of: dict[str, Int64] = {}
+    codes = np.array(owner, object)
+    for name in dict.fromkeys(runs):
+        rows_of[name] = np.flatnonzero(codes == name)
+    index = [rows_of[name] for name in runs]
+    sizes = np.array([len(i) for i in index], np.int64)
+    if not sizes.sum():
+        return None
+    expanded = table.take(pa.array(np.concatenate(index)))
+    return expanded.append_column("run_start", pa.array(np.repeat(starts, sizes)))
+
+
+def _instructions(table: pa.Table) -> pa.Table:
+    start = table["run_start"].to_numpy() + table["offset_ns"].to_numpy()
+    duration = table["duration_ns"].to_numpy()
+    return _conform(
+        "Instruction",
+        {
+            "start_ts": start,
+            "end_ts": start + duration,
+            "duration_ns": duration,
+            "engine": table["engine"],
+            "timeline_track": table["engine"],
+            "opcode": table["opcode"],
+            "operands": table["operands"],
+            "id": np.arange(table.num_rows, dtype=np.int64),
+            "pc": table["pc"],
+            "bir_id": table["id"].cast(pa.string()),
+            "evt_wait_time_ns": table["wait_ns"],
+            "hlo_name": table["op"],
+            "layer": table["neff"],
+            "bir_debug_info_source_location": table["source"],
+            "raw_flops": table["flops"],
+            "sbuf_read_bytes": table["sbuf_read_bytes"],
+            "sbuf_write_bytes": table["sbuf_write_bytes"],
+            "psum_read_bytes": table["psum_read_bytes"],
+            "psum_write_bytes": table["psum_write_bytes"],
+        },
+    ).sort_by("start_ts")
+
+
+def _transfers(table: pa.Table) -> pa.Table:
+    count = table.num_rows
+    begin = table["run_start"].to_numpy()
+    start = begin + table["offset_ns"].to_numpy()
+    duration = table["duration_ns"].to_numpy()
+    size = table["bytes"].to_numpy()
+    blank = [""] * count
+    zero = np.zeros(count, np.int32)
+    return _conform(
+        "DmaPacketAggregated",
+        {
+            "start_ts": start,
+            "end_ts": start + duration,
+            "duration_ns": duration,
+            "id": np.arange(count, dtype=np.int64),
+            "block_id": zero,
+            "queue_idx": table["queue_idx"],
+            "queue_name": table["queue"],
+            "queue_type": table["queue_type"],
+            "op": table["op"],
+            "variable": table["variable"],
+            "read_bytes": size,
+            "write_bytes": size,
+            "transfer_bytes": size,
+            "throughput": (size * 1e9 / np.maximum(duration, 1)).astype(np.float32),
+            "source": table["from_memory"],
+            "dest": table["to_memory"],
+            "semaphore_id": blank,
+            "read_sbuf_partitions": blank,
+            "read_num_sbuf_partitions": zero,
+            "read_shape": blank,
+            "read_offset": blank,
+            "read_steps": blank,
+            "write_sbuf_partitions": blank,
+            "write_num_sbuf_partitions": zero,
+            "write_shape": blank,
+            "write_offset": blank,
+            "write_steps": blank,
+            "trigger": begin + table["trigger_offset_ns"].to_numpy(),
+            "completion": begin + table["done_offset_ns"].to_numpy(),
+        },
+    ).sort_by("start_ts")
+
+
+def _conform(name: str, columns: dict[str, Any]) -> pa.Table:
+    """A published table; optional columns that are not given are null."""
+    schema = arrow_schema(name)
+    rows = len(next(iter(columns.values())))
+    arrays = []
+    for field in schema:
+        value = columns.get(field.name)
+        if value is None:
+            if not field.nullable:
+                raise KeyError(f"{name} needs column {field.name}")
+            arrays.append(pa.nulls(rows, field.type))
+        elif isinstance(value, pa.Array | pa.ChunkedArray):
+            arrays.append(value.cast(field.type))
+        else:
+            arrays.append(pa.array(value).cast(field.type) if len(value) else pa.nulls(0, field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,159 @@
+"""What every reader hands to `model.build`: intervals with a role, arrows, facts. Columns, not objects."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from neuronscope.readers.exact import Int64
+from neuronscope.readers.result import IngestWarning
+
+__all__ = ["ArrowEnds", "Events", "Role", "Trace", "concat_events"]
+
+Int32 = npt.NDArray[np.int32]
+Int8 = npt.NDArray[np.int8]
+
+
+class Role(enum.IntEnum):
+    """What an event is, whatever its producer calls it."""
+
+    OP = 0  # framework operator call
+    ANNOTATION = 1  # user's range, profiler step
+    PYTHON = 2  # Python frame
+    DISPATCH = 3  # PrivateUse1 runtime row: operator dispatch
+    HOST = 4  # any other host interval
+    RUNTIME = 5  # call of a device runtime (CUDA, HIP, …) on the host
+    DRIVER = 6  # PrivateUse1 driver row: device interaction
+    NRT = 7  # Neuron runtime call
+    DEVICE = 8  # kernel or execution
+    MEMCPY = 9
+    MEMSET = 10
+    DEVICE_ANNOTATION = 11  # a host range projected onto the device: never device time
+    OVERHEAD = 12  # the profiler's own
+    ASYNC = 13  # begin/end pairs that belong to no thread
+    SPAN = 14  # the recording itself: stored, not drawn
+    INSTANT = 15  # instants and counters: stored, not drawn
+
+
+HOST_ROLES = (Role.OP, Role.ANNOTATION, Role.PYTHON, Role.DISPATCH, Role.HOST)
+DEVICE_ROLES = (Role.DEVICE, Role.MEMCPY, Role.MEMSET)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Intervals, one row each, in any order. Ids are -1 where missing.
+
+    `name` and `category` are Arrow dictionary arrays, `args` JSON text as bytes. `pid`, `tid` are as in the file: `device`
+    and `stream` say where device rows ran, `nc` and `pcore` on which NeuronCore.
+    """
+
+    role: Int8
+    name: pa.DictionaryArray
+    category: pa.DictionaryArray
+    start: Int64
+    end: Int64
+    pid: Int64
+    tid: Int64
+    device: Int64
+    stream: Int64
+    nc: Int64
+    pcore: Int64
+    correlation: Int64
+    external_id: Int64
+    execution_id: Int64
+    bytes: Int64
+    args: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, rows: npt.NDArray[Any]) -> Events:
+        """The given rows (indices or a mask), in that order."""
+        if rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)
+        values = {}
+        for name in self.__dataclass_fields__:
+            column = getattr(self, name)
+            values[name] = column[rows] if isinstance(column, np.ndarray) else column.take(pa.array(rows))
+        return replace(self, **values)
+
+
+def concat_events(parts: Sequence[Events]) -> Events:
+    """All rows of `parts`."""
+    if len(parts) == 1:
+        return parts[0]
+    values: dict[str, Any] = {}
+    for name in Events.__dataclass_fields__:
+        columns = [getattr(part, name) for part in parts]
+        if isinstance(columns[0], np.ndarray):
+            values[name] = np.concatenate(columns)
+            continue
+        if not pa.types.is_dictionary(columns[0].type):
+            columns = [c.cast(pa.large_binary()) for c in columns]
+        chunked = pa.chunked_array(columns)
+        if pa.types.is_dictionary(chunked.type):
+            chunked = chunked.unify_dictionaries()
+        values[name] = chunked.combine_chunks()
+    return Events(**values)
+
+
+@dataclass(frozen=True)
+class ArrowEnds:
+    """Flow rows: `phase` 0 start, 1 step, 2 end; `key` equal for ends of one arrow; `encloses` binds to the enclosing slice."""
+
+    phase: Int8
+    key: Int64
+    kind: pa.DictionaryArray
+    ts: Int64
+    pid: Int64
+    tid: Int64
+    encloses: npt.NDArray[np.bool_]
+    number: Int64
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+@dataclass
+class Trace:
+    """One profile as read, before links and lanes.
+
+    Attributes:
+        format: what the user is told it is.
+        arrows: flow rows, None when there are none.
+        facts: ProfileInfo key → value.
+        instance: label of the machine.
+        recording: start and end of the recording, None unknown.
+        process_names, thread_names: labels by pid and (pid, tid).
+        process_labels: text of pids that are no numbers, by their (negative) number.
+        executions: rows of `formats.tables.EXECUTIONS` when the profile has them.
+        report: bookkeeping rows so far.
+        tables: finished tables of the published schema (Instruction, CpuUsage, …).
+    """
+
+    format: str
+    events: Events
+    events_in_file: int
+    bytes_read: int
+    arrows: ArrowEnds | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    instance: str = "local"
+    recording: tuple[int, int] | None = None
+    process_names: dict[int, str] = field(default_factory=dict)
+    thread_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    process_labels: dict[int, str] = field(default_factory=dict)
+    executions: pa.Table | None = None
+    report: list[IngestWarning] = field(default_factory=list)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    repaired: int = 0
+    skipped: int = 0
+    merged: int = 0
+    dropped: int | None = None
+    ranks: tuple[int, ...] = ()
+    neuron: bool = False
