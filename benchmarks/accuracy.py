@@ -1,7 +1,7 @@
-"""How far the timing model is from published measurements: `python -m benchmarks.accuracy [--json] [--measurements FILE]`.
+"""How far the timing model is from published measurements: `python -m benchmarks.accuracy [--json]`.
 
-Each row is one published measurement, predicted by simulating the same kernel written in our instruction set, plus the target's plain
-launch cost. Rows marked "fit" gave the model a parameter; the others are predictions.
+Each row is one published measurement, predicted by simulating the same kernel written in our instruction set, plus
+the target's plain launch cost. Rows marked "fit" gave the model a parameter; the others are predictions.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.kernels import matmul_blocked, matmul_hoisted, matmul_tiled, vector_add
 from neuroncore.isa import Program
 from neuroncore.targets import load_target
 from neuroncore.timing import simulate
 
-__all__ = ["CASES", "Case", "Row", "predict"]
+from benchmarks.kernels import matmul_blocked, matmul_hoisted, matmul_tiled, vector_add
+
+__all__ = ["CASES", "NAME", "Case", "Row", "predict", "run"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,25 @@ def _published(path: Path) -> dict[str, float]:
     return {e["id"]: e["value"] * _UNIT_US[e["unit"]] for e in entries if e.get("unit") in _UNIT_US}
 
 
+NAME = "Predicted against published latencies"
+
+
+def run() -> list[dict[str, object]]:
+    """Every case, as rows of one table."""
+    return [
+        {
+            "measurement": row.id,
+            "target": row.target,
+            "published us": f"{row.published_us:.1f}",
+            "predicted us": f"{row.predicted_us:.1f}",
+            "error": f"{row.error_percent:+.1f} %",
+            "kind": "fit" if row.fitted else "prediction",
+            "instructions": row.instructions,
+        }
+        for row in map(predict, CASES)
+    ]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the table; exit 1 when a row is more than `--limit` percent off."""
     parser = argparse.ArgumentParser(description="Published against predicted latencies.")
@@ -104,11 +124,15 @@ def main(arguments: list[str] | None = None) -> int:
         json.dump([asdict(row) for row in rows], sys.stdout, indent=1)
         print()
     else:
-        print(f"{'measurement':34} {'target':6} {'published us':>13} {'predicted us':>13} {'error':>8}  {'':3} {'instr':>7} {'simulated in':>12}")
+        print(
+            f"{'measurement':34} {'target':6} {'published us':>13} {'predicted us':>13} {'error':>8}  {'':3}"
+            f" {'instr':>7} {'simulated in':>12}"
+        )
         for row in rows:
             print(
-                f"{row.id:34} {row.target:6} {row.published_us:13.1f} {row.predicted_us:13.1f} {row.error_percent:+7.1f}%"
-                f"  {'fit' if row.fitted else '':3} {row.instructions:7} {row.seconds:10.2f} s"
+                f"{row.id:34} {row.target:6} {row.published_us:13.1f} {row.predicted_us:13.1f}"
+                f" {row.error_percent:+7.1f}%  {'fit' if row.fitted else '':3}"
+                f" {row.instructions:7} {row.seconds:10.2f} s"
             )
     return int(any(abs(row.error_percent) > options.limit for row in rows))
 

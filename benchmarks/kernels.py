@@ -1,7 +1,7 @@
 """The published kernels behind the accuracy benchmark, written in our instruction set.
 
-Each follows the structure its source describes (tile shapes, loop order, what is loaded when); loads run a few tiles ahead, as the
-compiler's software pipelining does. DMAs are triggered by one engine, one queue per tensor.
+Each follows the structure its source describes (tile shapes, loop order, what is loaded when); loads run a few tiles
+ahead, as the compiler's software pipelining does. DMAs are triggered by one engine, one queue per tensor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ __all__ = ["matmul_blocked", "matmul_hoisted", "matmul_tiled", "vector_add"]
 class _Pool:
     """Tiles of one shape used in turn."""
 
-    def __init__(self, builder: ProgramBuilder, name: str, count: int, columns: int, dtype: str, address: int) -> None:
+    def __init__(
+        self, builder: ProgramBuilder, name: str, count: int, columns: int, *, dtype: str, address: int
+    ) -> None:
         self.tiles = [
             builder.sbuf(f"{name}{i}", 128, columns, dtype, address + i * columns * (4 if dtype == "fp32" else 2))
             for i in range(count)
@@ -38,7 +40,10 @@ def vector_add(elements: int, rows: int, columns: int, ahead: int = 8) -> Progra
     z = b.output("z", (elements,), "fp32")
     tiles = elements // (rows * columns)
     count = min(ahead, tiles)
-    pools = {n: _Pool(b, n, count, columns, "fp32", i * count * columns * 4) for i, n in enumerate(("tx", "ty", "tz"))}
+    pools = {
+        n: _Pool(b, n, count, columns, dtype="fp32", address=i * count * columns * 4)
+        for i, n in enumerate(("tx", "ty", "tz"))
+    }
     free = ((1, columns),)
     loaded: deque[tuple[Tile, Tile]] = deque()
     for step in range(tiles + count):
@@ -88,7 +93,9 @@ class _Matmul:
         source = self.lhs if tensor == "lhsT" else self.rhs
         self.b.emit("dma_copy", dst=tile, src=source.rows(row, 128, (column, column + columns)), queue=f"q{tensor}")
 
-    def multiply(self, bank: Tile, lhs: Tile, rhs: Tile, *, first: bool, lhs_column: int = 0, rhs_column: int = 0) -> None:
+    def multiply(
+        self, bank: Tile, lhs: Tile, rhs: Tile, *, first: bool, lhs_column: int = 0, rhs_column: int = 0
+    ) -> None:
         """One 128x128x512 matmul."""
         self.b.emit(
             "nc_matmul",
@@ -108,12 +115,12 @@ class _Matmul:
         return synchronize(self.b.build())
 
 
-def matmul_tiled(m: int, k: int, n: int, dtype: str, ahead: int = 8) -> Program:
+def matmul_tiled(m: int, k: int, n: int, dtype: str, *, ahead: int = 8) -> Program:
     """Every 128x128x512 step loads both of its tiles (tutorial version 2, "tiled")."""
     mm = _Matmul("matmul_tiled", m, k, n, dtype)
-    lhs_pool = _Pool(mm.b, "lhs", ahead + 1, 128, dtype, 0)
-    rhs_pool = _Pool(mm.b, "rhs", ahead + 1, 512, dtype, lhs_pool.end)
-    results = _Pool(mm.b, "result", 4, 512, dtype, rhs_pool.end)
+    lhs_pool = _Pool(mm.b, "lhs", ahead + 1, 128, dtype=dtype, address=0)
+    rhs_pool = _Pool(mm.b, "rhs", ahead + 1, 512, dtype=dtype, address=lhs_pool.end)
+    results = _Pool(mm.b, "result", 4, 512, dtype=dtype, address=rhs_pool.end)
     steps = [(i, j, p) for i in range(0, m, 128) for j in range(0, n, 512) for p in range(0, k, 128)]
     loaded: deque[tuple[Tile, Tile]] = deque()
     bank = mm.bank()
@@ -136,14 +143,14 @@ def matmul_tiled(m: int, k: int, n: int, dtype: str, ahead: int = 8) -> Program:
     return mm.build()
 
 
-def matmul_hoisted(m: int, k: int, n: int, dtype: str, block: int = 1, ahead: int = 8) -> Program:
+def matmul_hoisted(m: int, k: int, n: int, dtype: str, *, block: int = 1, ahead: int = 8) -> Program:
     """The stationary tiles of `block` row tiles are loaded once and reused over all columns (versions 3 and 4)."""
     mm = _Matmul("matmul_hoisted", m, k, n, dtype)
     contraction = k // 128
     rows = 128 * block
-    lhs_pool = _Pool(mm.b, "lhs", contraction + ahead, rows, dtype, 0)
-    rhs_pool = _Pool(mm.b, "rhs", ahead + 1, 512, dtype, lhs_pool.end)
-    results = _Pool(mm.b, "result", 4, 512, dtype, rhs_pool.end)
+    lhs_pool = _Pool(mm.b, "lhs", contraction + ahead, rows, dtype=dtype, address=0)
+    rhs_pool = _Pool(mm.b, "rhs", ahead + 1, 512, dtype=dtype, address=lhs_pool.end)
+    results = _Pool(mm.b, "result", 4, 512, dtype=dtype, address=rhs_pool.end)
     steps = [(i, j, p) for i in range(0, m, rows) for j in range(0, n, 512) for p in range(contraction)]
     stationary: dict[tuple[int, int], Tile] = {}
     loaded: deque[Tile] = deque()
@@ -170,15 +177,15 @@ def matmul_hoisted(m: int, k: int, n: int, dtype: str, block: int = 1, ahead: in
     return mm.build()
 
 
-def matmul_blocked(m: int, k: int, n: int, dtype: str, blocks: tuple[int, int, int] = (2048, 1024, 1024)) -> Program:
+def matmul_blocked(m: int, k: int, n: int, dtype: str, *, blocks: tuple[int, int, int] = (2048, 1024, 1024)) -> Program:
     """All three dimensions blocked; results accumulate in SBUF over the blocks of the contraction (version 5)."""
     mm = _Matmul("matmul_blocked", m, k, n, dtype)
     block_m, block_k, block_n = blocks
     tiles_k, tiles_m, tiles_n = block_k // 128, block_m // 128, block_n // 512
     depth = tiles_k + 3
-    lhs_pool = _Pool(mm.b, "lhs", depth, block_m, dtype, 0)
-    rhs_pool = _Pool(mm.b, "rhs", depth, block_n, dtype, lhs_pool.end)
-    results = _Pool(mm.b, "result", tiles_m * tiles_n, 512, dtype, rhs_pool.end)
+    lhs_pool = _Pool(mm.b, "lhs", depth, block_m, dtype=dtype, address=0)
+    rhs_pool = _Pool(mm.b, "rhs", depth, block_n, dtype=dtype, address=lhs_pool.end)
+    results = _Pool(mm.b, "result", tiles_m * tiles_n, 512, dtype=dtype, address=rhs_pool.end)
     steps = [
         (i, j, p, p + 128 * t)
         for j in range(0, n, block_n)

@@ -1,4 +1,6 @@
-"""The instruction set of a NeuronCore and programs in it. Start with `ProgramBuilder`, then `program.py`, then `instructions.py`.
+"""The instruction set of a NeuronCore and programs in it.
+
+Start with `ProgramBuilder`, then `program.py`, then `instructions.py`.
 
 A program for ``y = x + w`` on [256, 512] bf16 tensors, two row tiles, double-buffered by hand:
 
@@ -20,9 +22,9 @@ A program for ``y = x + w`` on [256, 512] bf16 tensors, two row tiles, double-bu
 >>> program = synchronize(b.build())               # places semaphore waits and signals from the data dependences
 >>> verify(program, load_target("trn2"))           # refuses what the hardware refuses
 
-Operands are `Access` patterns made by `Tensor.access/rows` and `Tile.access/columns/view`; a `Tile` alone means all of it. Numbers
-are allowed where the declaration says so (`operand0=2.0`). `neuroncore.machine.run` computes a program,
-`neuroncore.timing.simulate` times it, `print_program`/`parse_program` convert to text and back.
+Operands are `Access` patterns made by `Tensor.access/rows` and `Tile.access/columns/view`; a `Tile` alone means all
+of it. Numbers are allowed where the declaration says so (`operand0=2.0`). `neuroncore.machine.run` computes a
+program, `neuroncore.timing.simulate` times it, `print_program`/`parse_program` convert to text and back.
 
 Numbers: engines compute in fp32 and cast on write; see `dtypes` for how arrays are passed.
 """

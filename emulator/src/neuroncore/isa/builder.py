@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from neuroncore.errors import ProgramError
 from neuroncore.isa.dtypes import DTYPE_BYTES
-from neuroncore.isa.instructions import REQUIRED, InstructionSpec, instruction_spec
+from neuroncore.isa.instructions import InstructionSpec, Required, instruction_spec
 from neuroncore.isa.program import Access, Instruction, Loop, Operand, Program, Signal, Tensor, Tile, Wait
 
 __all__ = ["ProgramBuilder"]
@@ -16,8 +16,8 @@ __all__ = ["ProgramBuilder"]
 class ProgramBuilder:
     """Collects tensors, tiles and instructions, then `build()`s an immutable `Program`.
 
-    Names of tensors and tiles are unique within a program. `emit` checks names and attribute values at once; shapes, memories
-    and limits are checked by `verify`, which knows the target.
+    Names of tensors and tiles are unique within a program. `emit` checks names and attribute values at once; shapes,
+    memories and limits are checked by `verify`, which knows the target.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,13 +55,15 @@ class ProgramBuilder:
 
     def sbuf(self, name: str, partitions: int, free_elements: int, dtype: str, address: int | None = None) -> Tile:
         """Declare an SBUF tile of `free_elements` elements in each partition."""
-        return self._tile(name, "SBUF", partitions, free_elements, dtype, address)
+        return self._tile(name, "SBUF", partitions=partitions, elements=free_elements, dtype=dtype, address=address)
 
-    def psum(self, name: str, partitions: int, free_elements: int, dtype: str = "fp32", address: int | None = None) -> Tile:
+    def psum(
+        self, name: str, partitions: int, free_elements: int, dtype: str = "fp32", address: int | None = None
+    ) -> Tile:
         """Declare a PSUM tile; 512 fp32 elements fill a bank."""
-        return self._tile(name, "PSUM", partitions, free_elements, dtype, address)
+        return self._tile(name, "PSUM", partitions=partitions, elements=free_elements, dtype=dtype, address=address)
 
-    def _tile(self, name: str, memory: str, partitions: int, elements: int, dtype: str, address: int | None) -> Tile:
+    def _tile(self, name: str, memory: str, *, partitions: int, elements: int, dtype: str, address: int | None) -> Tile:
         self._check_name(name, dtype)
         self._tiles[name] = tile = Tile(name, memory, partitions, elements * DTYPE_BYTES[dtype], dtype, address)
         return tile
@@ -91,10 +93,11 @@ class ProgramBuilder:
         Args:
             opcode: nki.isa name.
             engine: one of the instruction's engines; the first declared when None.
-            queue: DMA queue name; a queue belongs to one engine. When None: "q", the engine's name and "Load" (HBM to SBUF),
-                "Store" (SBUF to HBM) or "Move".
-            waits, signals: semaphores; leave them out and call `synchronize(program)` to have them placed.
-            operands: access patterns, tiles (meaning all of the tile), numbers and attributes by their declared name.
+            queue: DMA queue name; a queue belongs to one engine. When None: "q", the engine's name and "Load" (HBM to
+                SBUF), "Store" (SBUF to HBM) or "Move".
+            waits: semaphores to wait for; leave them out and call `synchronize(program)` to have them placed.
+            signals: semaphores to raise, likewise.
+            **operands: access patterns, tiles (meaning all of the tile), numbers and attributes by their declared name.
 
         Raises:
             ProgramError: unknown operand, missing operand, bad attribute value or engine.
@@ -129,8 +132,8 @@ class ProgramBuilder:
                 raise ProgramError(f"{spec.name}: operand {operand.name} must be an access pattern, got {value!r}")
             values.append((operand.name, value))
         for attribute in spec.attributes:
-            value = given.pop(attribute.name, attribute.default)  # type: ignore[arg-type]
-            if value is REQUIRED:
+            value = given.pop(attribute.name, None if isinstance(attribute.default, Required) else attribute.default)
+            if value is None and isinstance(attribute.default, Required):
                 raise ProgramError(f"{spec.name}: attribute {attribute.name} is missing")
             if isinstance(value, (Access, Tile)):
                 raise ProgramError(f"{spec.name}: attribute {attribute.name} is a plain value, got an access pattern")

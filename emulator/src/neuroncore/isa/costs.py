@@ -168,7 +168,9 @@ def tensor_copy(use: Use) -> float:
     if engine == "GpSimd":
         return gpsimd(use)
     if engine == "Scalar":
-        return _at_least_interval(use.n * _strided(use) / (2 if use.generation >= 4 and use.narrow("dst", "data") else 1))
+        return _at_least_interval(
+            use.n * _strided(use) / (2 if use.generation >= 4 and use.narrow("dst", "data") else 1)
+        )
     return _at_least_interval(use.n * _strided(use) / _performance_mode(use))
 
 
@@ -229,7 +231,9 @@ def nc_transpose(use: Use) -> float:
 def check_bn_stats(use: Use) -> None:
     """At most 512 elements in, 6 out."""
     if use.access("data").free_elements > 512:
-        raise use.fail(f"operand data has {use.access('data').free_elements} elements per partition, limit 512: split it")
+        raise use.fail(
+            f"operand data has {use.access('data').free_elements} elements per partition, limit 512: split it"
+        )
     if use.access("dst").free_elements != 6:
         raise use.fail(f"operand dst has {use.access('dst').free_elements} elements per partition, needs 6")
 
@@ -237,7 +241,9 @@ def check_bn_stats(use: Use) -> None:
 def check_bn_aggr(use: Use) -> None:
     """Triples in, 2 out."""
     if use.access("data").free_elements % 3:
-        raise use.fail(f"operand data has {use.access('data').free_elements} elements per partition, not a multiple of 3")
+        raise use.fail(
+            f"operand data has {use.access('data').free_elements} elements per partition, not a multiple of 3"
+        )
     if use.access("dst").free_elements != 2:
         raise use.fail(f"operand dst has {use.access('dst').free_elements} elements per partition, needs 2")
 
@@ -255,7 +261,8 @@ def check_matmul(use: Use) -> None:
     dst, stationary, moving = use.access("dst"), use.access("stationary"), use.access("moving")
     if stationary.partitions != moving.partitions:
         raise use.fail(
-            f"operand moving has {moving.partitions} partitions, stationary {stationary.partitions}: the contraction must match"
+            f"operand moving has {moving.partitions} partitions, stationary {stationary.partitions}: "
+            "the contraction must match"
         )
     if stationary.free_elements > 128:
         raise use.fail(f"operand stationary has {stationary.free_elements} columns, limit 128: tile it")
@@ -264,7 +271,8 @@ def check_matmul(use: Use) -> None:
         raise use.fail(f"operand moving has {moving.free_elements} columns, limit {limit}: tile it")
     if dst.partitions != stationary.free_elements or dst.free_elements != moving.free_elements:
         raise use.fail(
-            f"operand dst is [{dst.partitions}, {dst.free_elements}], needs [{stationary.free_elements}, {moving.free_elements}]"
+            f"operand dst is [{dst.partitions}, {dst.free_elements}], "
+            f"needs [{stationary.free_elements}, {moving.free_elements}]"
         )
     if (stationary.dtype == "fp32") != (moving.dtype == "fp32"):
         raise use.fail(f"operands stationary {stationary.dtype} and moving {moving.dtype}: fp32 pairs only with fp32")
@@ -278,7 +286,9 @@ def check_transpose(use: Use) -> None:
     if data.partitions > limit or data.free_elements > limit:
         raise use.fail(f"operand data is [{data.partitions}, {data.free_elements}], limit [{limit}, {limit}]: tile it")
     if (dst.partitions, dst.free_elements) != (data.free_elements, data.partitions):
-        raise use.fail(f"operand dst is [{dst.partitions}, {dst.free_elements}], needs [{data.free_elements}, {data.partitions}]")
+        raise use.fail(
+            f"operand dst is [{dst.partitions}, {dst.free_elements}], needs [{data.free_elements}, {data.partitions}]"
+        )
     if tensor and (use.memory("data") != "SBUF" or use.memory("dst") != "PSUM"):
         raise use.fail("on Tensor operand data must be in SBUF and dst in PSUM")
     if dst.dtype != data.dtype:
@@ -292,7 +302,7 @@ def check_tensor_copy(use: Use) -> None:
 
 
 def check_same_dtype(use: Use) -> None:
-    """data and dst of one dtype."""
+    """Data and dst of one dtype."""
     if use.dtype("data") != use.dtype("dst"):
         raise use.fail(f"operand data is {use.dtype('data')}, dst {use.dtype('dst')}: they must be equal")
 
@@ -377,4 +387,6 @@ def check_dma_transpose(use: Use) -> None:
     if DTYPE_BYTES[src.dtype] not in widths:
         raise use.fail(f"operand src is {src.dtype}: elements must have {' or '.join(map(str, widths))} bytes")
     if (dst.partitions, dst.free_elements) != (src.free_elements, src.partitions):
-        raise use.fail(f"operand dst is [{dst.partitions}, {dst.free_elements}], needs [{src.free_elements}, {src.partitions}]")
+        raise use.fail(
+            f"operand dst is [{dst.partitions}, {dst.free_elements}], needs [{src.free_elements}, {src.partitions}]"
+        )

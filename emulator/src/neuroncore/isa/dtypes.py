@@ -1,7 +1,7 @@
 """Hardware number formats: sizes, and conversion between stored bits and float32 without torch.
 
-At every interface a bf16 or fp8 array is a numpy array of its *bit patterns* (`uint16`, `uint8`); every other dtype is the numpy
-dtype of the same meaning. `from_float32` and `to_float32` convert with round to nearest, ties to even.
+At every interface a bf16 or fp8 array is a numpy array of its *bit patterns* (`uint16`, `uint8`); every other dtype
+is the numpy dtype of the same meaning. `from_float32` and `to_float32` convert with round to nearest, ties to even.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ INT_DTYPES = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "bool")
 
 #: numpy dtype that holds each dtype; bit patterns for bf16 and fp8.
 STORAGE: dict[str, np.dtype[Any]] = {
-    "fp32": np.dtype(np.float32), "bf16": np.dtype(np.uint16), "fp16": np.dtype(np.float16), "fp64": np.dtype(np.float64),
+    "fp32": np.dtype(np.float32), "bf16": np.dtype(np.uint16), "fp16": np.dtype(np.float16),
+    "fp64": np.dtype(np.float64),
     "fp8_e4m3": np.dtype(np.uint8), "fp8_e5m2": np.dtype(np.uint8),
     "int8": np.dtype(np.int8), "int16": np.dtype(np.int16), "int32": np.dtype(np.int32), "int64": np.dtype(np.int64),
-    "uint8": np.dtype(np.uint8), "uint16": np.dtype(np.uint16), "uint32": np.dtype(np.uint32), "bool": np.dtype(np.bool_),
+    "uint8": np.dtype(np.uint8), "uint16": np.dtype(np.uint16), "uint32": np.dtype(np.uint32),
+    "bool": np.dtype(np.bool_),
     "complex64": np.dtype(np.complex64), "complex128": np.dtype(np.complex128),
 }  # fmt: skip
 
@@ -45,7 +47,9 @@ def _fp8_values(exponent_bits: int, mantissa_bits: int, *, finite: bool) -> npt.
     fraction = (bits & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
     top = (1 << exponent_bits) - 1
     with np.errstate(over="ignore"):
-        value = np.where(exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent.astype(float) - bias))
+        value = np.where(
+            exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent.astype(float) - bias)
+        )
     if finite:
         value = np.where((bits & 0x7F) == 0x7F, np.nan, value)
     else:
@@ -92,7 +96,7 @@ def from_float32(values: npt.ArrayLike, dtype: str) -> Array:
 
 
 def _round_fp8(x: npt.NDArray[np.float32], dtype: str) -> Array:
-    """Nearest fp8, ties to the even bit pattern; beyond the largest value: infinity (e5m2) or the largest (e4m3), as torch."""
+    """Nearest fp8, ties to even; beyond the largest value: infinity (e5m2) or the largest (e4m3), as torch."""
     table = _FP8[dtype]
     positive = table[:128]
     finite = positive[np.isfinite(positive)].astype(np.float64)

@@ -1,8 +1,9 @@
-"""The instruction set: one declaration per instruction, used by the builder, the verifier, the machine and the timing model.
+"""The instruction set: one declaration per instruction, for builder, verifier, machine and timing model.
 
-An `InstructionSpec` says on which engines an instruction runs, its operands with their memories and dtypes, its attributes with
-defaults, its limits, what it computes (`execute`, see `semantics`) and what it costs (`cycles`, see `costs`). Instructions without
-`execute` are declared but not modelled yet: the builder refuses them with a clear error.
+An `InstructionSpec` says on which engines an instruction runs, its operands with their memories and dtypes, its
+attributes with defaults, its limits, what it computes (`execute`, see `semantics`) and what it costs (`cycles`, see
+`costs`). Instructions without `execute` are declared but not modelled yet: the builder refuses them with a clear
+error.
 
 Names and limits follow nki.isa of SDK 2.32; `reference/hw/isa.json` lists the source of each.
 """
@@ -23,6 +24,7 @@ __all__ = [
     "AttributeSpec",
     "InstructionSpec",
     "OperandSpec",
+    "Required",
     "instruction_spec",
 ]
 
@@ -33,14 +35,14 @@ DMA = ("HBM", "SBUF")
 INTS = tuple(d for d in INT_DTYPES if d != "bool")
 
 
-class _Required:
+class Required:
     """Marks an attribute without a default."""
 
     def __repr__(self) -> str:
         return "REQUIRED"
 
 
-REQUIRED = _Required()
+REQUIRED = Required()
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class AttributeSpec:
     """One attribute: its default (`REQUIRED` if none) and, if not empty, the values allowed."""
 
     name: str
-    default: Value | _Required = REQUIRED
+    default: Value | Required = REQUIRED
     allowed: tuple[Value, ...] = ()
 
 
@@ -124,7 +126,8 @@ def instruction_spec(opcode: str) -> InstructionSpec:
         raise ProgramError(f"{opcode}: no such instruction; known: {', '.join(sorted(INSTRUCTIONS))}")
     if not spec.implemented:
         raise UnsupportedInstructionError(
-            f"{opcode}: declared but not modelled yet; use one of {', '.join(sorted(n for n, s in INSTRUCTIONS.items() if s.implemented))}"
+            f"{opcode}: declared but not modelled yet; modelled are "
+            + ", ".join(sorted(name for name, known in INSTRUCTIONS.items() if known.implemented))
         )
     return spec
 
@@ -189,7 +192,7 @@ _MODELLED = (
     ),
     InstructionSpec(
         "iota",
-        "dst = offset + p*channel_multiplier + sum of step*index; `pattern` is ((step, size), …) over the free elements.",
+        "dst = offset + p*channel_multiplier + sum of step*index; `pattern` is ((step, size), …) over the elements.",
         ("GpSimd",),
         (_dst(SBUF),),
         (_A("pattern"), _A("offset", 0), _A("channel_multiplier", 0)),
@@ -239,7 +242,11 @@ _MODELLED = (
         "nc_matmul",
         "dst (+)= stationary.T @ moving, contracted over the partitions, accumulated in fp32 in one PSUM bank.",
         ("Tensor",),
-        (_dst(("PSUM",), "update", ("fp32",)), _src("stationary", SBUF, FLOAT_DTYPES), _src("moving", SBUF, FLOAT_DTYPES)),
+        (
+            _dst(("PSUM",), "update", ("fp32",)),
+            _src("stationary", SBUF, FLOAT_DTYPES),
+            _src("moving", SBUF, FLOAT_DTYPES),
+        ),
         (_A("accumulate", False, (False, True)),),
         semantics.nc_matmul,
         costs.nc_matmul,
@@ -257,7 +264,7 @@ _MODELLED = (
     ),
     InstructionSpec(
         "range_select",
-        "dst = on_true_tile where bound0 cmp0 index and index cmp1 bound1, else the lowest fp32; index counts from range_start.",
+        "dst = on_true_tile where bound0 cmp0 index and index cmp1 bound1, else the lowest fp32, from range_start.",
         ("Vector",),
         (
             _dst(),
@@ -330,7 +337,11 @@ _MODELLED = (
         "tensor_copy_predicated",
         "dst = data where predicate is not zero, else unchanged.",
         ("Vector",),
-        (_dst(CHIP, "update"), _src(), _src("predicate", CHIP, ("uint8", "uint16", "uint32", "int8", "int16", "int32", "bool"))),
+        (
+            _dst(CHIP, "update"),
+            _src(),
+            _src("predicate", CHIP, ("uint8", "uint16", "uint32", "int8", "int16", "int32", "bool")),
+        ),
         (_A("reverse_pred", False, (False, True)),),
         semantics.tensor_copy_predicated,
         costs.predicated,
@@ -360,7 +371,7 @@ _MODELLED = (
     ),
     InstructionSpec(
         "tensor_scalar",
-        "dst = (data op0 operand0) op1 operand1; operands are numbers or one value per partition; the second op is optional.",
+        "dst = (data op0 operand0) op1 operand1; operands: a number or one value per partition; op1 optional.",
         ("Vector", "Scalar", "GpSimd"),
         (_dst(), _src(), _column("operand0", optional=False), _column("operand1")),
         (_A("op0", REQUIRED, _ALU), _A("op1", None, (None, *_ALU)), *_REVERSE),
@@ -374,7 +385,11 @@ _MODELLED = (
         "dst = data op0 operand0 and reduce_res = reduce_op over the free elements of that.",
         ("Vector",),
         (_dst(), _src(), _column("operand0", optional=False), OperandSpec("reduce_res", "write", CHIP, column=True)),
-        (_A("op0", REQUIRED, _ALU), _A("reduce_op", "add", tuple(semantics.REDUCE)), _A("reverse0", False, (False, True))),
+        (
+            _A("op0", REQUIRED, _ALU),
+            _A("reduce_op", "add", tuple(semantics.REDUCE)),
+            _A("reverse0", False, (False, True)),
+        ),
         semantics.tensor_scalar_reduce,
         costs.vector_reduce_result,
         same_elements=("data",),
@@ -415,7 +430,8 @@ _MODELLED = (
     ),
     InstructionSpec(
         "dma_copy",
-        "dst = src between HBM and SBUF, cast in flight. With `index` ([P, 1] integers in SBUF; GpSimd only), row p is taken from "
+        "dst = src between HBM and SBUF, cast in flight. With `index` ([P, 1] integers in SBUF; GpSimd only), row p is "
+        "taken from "
         "(or, index_side dst, put to) row index[p] of the HBM side, whose partition_stride is the row length.",
         ("Sync", "Scalar", "GpSimd", "Vector", "Tensor"),
         (
@@ -465,7 +481,11 @@ _NOT_MODELLED = {
     "set_rng_seed": (("Vector",), 2, "Seed the random generator."),
     "sequence_bounds": (("GpSimd",), 2, "Start and end of each sequence."),
     "nonzero_with_count": (("GpSimd",), 3, "Indices of non-zero elements and their count."),
-    "core_barrier": (("GpSimd", "Vector", "Scalar", "Tensor", "Sync"), 3, "Barrier between the cores of a logical NeuronCore."),
+    "core_barrier": (
+        ("GpSimd", "Vector", "Scalar", "Tensor", "Sync"),
+        3,
+        "Barrier between the cores of a logical NeuronCore.",
+    ),
     "sendrecv": (("GpSimd",), 3, "Exchange SBUF data between two cores."),
     "dma_compute": (("Sync", "Scalar", "GpSimd", "Vector", "Tensor"), 2, "DMA with addition."),
     "register_alloc": (("GpSimd", "Vector", "Scalar", "Tensor", "Sync"), 2, "Allocate a register."),

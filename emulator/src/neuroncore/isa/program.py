@@ -1,8 +1,8 @@
 """The program: HBM tensors, on-chip tiles, and instructions tied together by semaphores. Everything is immutable.
 
-A program's `body` is one list in program order. Each engine executes its own instructions in that order; between engines only
-semaphores order anything. A DMA instruction is triggered by an engine (which waits for its `waits` first) and runs on its
-`queue`; its `signals` are raised when the data have arrived.
+A program's `body` is one list in program order. Each engine executes its own instructions in that order; between
+engines only semaphores order anything. A DMA instruction is triggered by an engine (which waits for its `waits`
+first) and runs on its `queue`; its `signals` are raised when the data have arrived.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ from dataclasses import dataclass, field, replace
 
 from neuroncore.isa.dtypes import DTYPE_BYTES
 
-__all__ = ["ENGINES", "Access", "Instruction", "Loop", "Operand", "Program", "Signal", "Tensor", "Tile", "Value", "Wait"]
+__all__ = [
+    "ENGINES",
+    "Access",
+    "Instruction",
+    "Loop",
+    "Operand",
+    "Program",
+    "Signal",
+    "Tensor",
+    "Tile",
+    "Value",
+    "Wait",
+]
 
 #: The five instruction streams of a NeuronCore, named as in the profile files.
 ENGINES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync")
@@ -41,8 +53,9 @@ def _dense(sizes: tuple[int, ...]) -> FreePattern:
 class Access:
     """An access pattern: which elements of a tile or tensor an instruction touches, and as what dtype.
 
-    Element (p, i, j, …) lies, for a tile, in partition `start_partition + p` at element `offset + i*stride_i + j*stride_j + …`;
-    for an HBM tensor at element `offset + p*partition_stride + i*stride_i + …` of its storage. A stride of 0 broadcasts.
+    Element (p, i, j, …) lies, for a tile, in partition `start_partition + p` at element `offset + i*stride_i +
+    j*stride_j + …`; for an HBM tensor at element `offset + p*partition_stride + i*stride_i + …` of its storage. A
+    stride of 0 broadcasts.
 
     Attributes:
         buffer: name of the tile or tensor.
@@ -88,7 +101,7 @@ class Access:
         return (self.partitions, *(size for _, size in self.free))
 
     def span(self) -> tuple[int, int]:
-        """First and one-past-last element touched within a partition (tile) or in the storage (HBM), loops not counted."""
+        """First and one-past-last element touched in a partition (tile) or in the storage (HBM), loops aside."""
         low = high = self.offset
         for stride, size in self.free:
             reach = stride * (size - 1)
@@ -144,7 +157,7 @@ class Tensor:
         return Access(self.name, dtype or self.dtype, partitions, free, offset, 0, partition_stride, steps)
 
     def rows(self, start: int, count: int, columns: tuple[int, int] | None = None) -> Access:
-        """Rows `start … start+count` of the tensor seen as 2-D (last dimension = columns), optionally columns [a, b)."""
+        """Rows `start … start+count` of the tensor as 2-D (last dimension = columns), or columns [a, b) of them."""
         width = self.shape[-1] if self.shape else 1
         first, last = columns or (0, width)
         return Access(self.name, self.dtype, count, ((1, last - first),), start * width + first, 0, width)
@@ -298,7 +311,9 @@ class Program:
     @property
     def buffers(self) -> dict[str, Tensor | Tile]:
         """Tensors and tiles by name."""
-        return {b.name: b for b in (*self.tensors, *self.tiles)}
+        buffers: dict[str, Tensor | Tile] = {t.name: t for t in self.tensors}
+        buffers.update({t.name: t for t in self.tiles})
+        return buffers
 
     def with_addresses(self, addresses: Mapping[str, int]) -> Program:
         """The program with tile addresses (bytes within a partition) assigned."""
@@ -331,7 +346,12 @@ def _unroll(body: tuple[Instruction | Loop, ...], indices: dict[str, int]) -> It
 def _at(instruction: Instruction, indices: dict[str, int]) -> Instruction:
     """The instruction in iteration `indices` of its loops."""
     operands = tuple(
-        (name, replace(v, offset=v.offset + _advance(v.steps, indices), steps=()) if isinstance(v, Access) and v.steps else v)
+        (
+            name,
+            replace(v, offset=v.offset + _advance(v.steps, indices), steps=())
+            if isinstance(v, Access) and v.steps
+            else v,
+        )
         for name, v in instruction.operands
     )
     waits = tuple(Wait(w.semaphore, w.value + _advance(w.steps, indices)) if w.steps else w for w in instruction.waits)

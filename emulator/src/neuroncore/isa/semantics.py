@@ -1,7 +1,8 @@
 """What each instruction computes: small functions over a `Context`, on float32 as the engines do.
 
-The machine provides the context: it reads operands (cast to float32), and casts results when they are written. Arithmetic happens
-in float32 on every engine; only bitwise operations, exact copies and GpSimd's int32 arithmetic see integers.
+The machine provides the context: it reads operands (cast to float32), and casts results when they are written.
+Arithmetic happens in float32 on every engine; only bitwise operations, exact copies and GpSimd's int32 arithmetic see
+integers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-
 
 __all__ = ["ALU", "BITWISE", "COMPARE", "FUNCTIONS", "FUNCTION_TABLES", "REDUCE", "Context"]
 
@@ -158,8 +158,8 @@ FUNCTIONS: dict[str, Callable[[F32], F32]] = {
     "arctan": np.arctan,
 }
 
-#: The function table each activation needs; "" = built into the engine, never loaded. Public sources name the cost of a switch but
-#: not which functions share a table: one table per function is our estimate.
+#: The function table each activation needs; "" = built into the engine, never loaded. Public sources name the cost of
+#: a switch but not which functions share a table: one table per function is our estimate.
 FUNCTION_TABLES = {
     name: "" if name in ("copy", "identity", "abs", "sign", "square", "relu") else name for name in FUNCTIONS
 }
@@ -174,7 +174,7 @@ def _apply(c: Context, op: str, a: Any, b: Any, *, reverse: bool = False) -> Any
 
 
 def activation(c: Context) -> None:
-    """dst = op(data*scale + bias)."""
+    """Dst = op(data*scale + bias)."""
     x = c.f32("data")
     if c.has("scale"):
         x = x * c.f32("scale")
@@ -187,7 +187,7 @@ def activation(c: Context) -> None:
 
 
 def exponential(c: Context) -> None:
-    """dst = exp(data - max_value)."""
+    """Dst = exp(data - max_value)."""
     y = np.exp(c.f32("data") - c.f32("max_value"))
     c.write("dst", y)
     if c.attribute("reduce_op") and c.has("reduce_res"):
@@ -195,7 +195,7 @@ def exponential(c: Context) -> None:
 
 
 def _affine(c: Context, partitions: int) -> npt.NDArray[np.int64]:
-    """offset + p*channel_multiplier + sum of step*index, [partitions, free elements]."""
+    """Offset + p*channel_multiplier + sum of step*index, [partitions, free elements]."""
     pattern: tuple[tuple[int, int], ...] = c.attribute("pattern")
     value = np.zeros((1,), np.int64)
     for step, size in pattern:
@@ -266,7 +266,7 @@ def nc_matmul(c: Context) -> None:
 
 
 def nc_transpose(c: Context) -> None:
-    """dst = data.T, bit exact when the dtypes are equal."""
+    """Dst = data.T, bit exact when the dtypes are equal."""
     if c.dtype("dst") == c.dtype("data"):
         c.write_raw("dst", c.raw("data").T)
     else:
@@ -277,7 +277,9 @@ def range_select(c: Context) -> None:
     """Keep elements whose index lies between two bounds."""
     x = c.f32("on_true_tile")
     index = np.float32(c.attribute("range_start")) + np.arange(x.shape[1], dtype=np.float32)
-    inside = COMPARE[c.attribute("comp_op0")](index, c.f32("bound0")) * COMPARE[c.attribute("comp_op1")](index, c.f32("bound1"))
+    inside = COMPARE[c.attribute("comp_op0")](index, c.f32("bound0")) * COMPARE[c.attribute("comp_op1")](
+        index, c.f32("bound1")
+    )
     y = np.where(inside != 0, x, np.finfo(np.float32).min)
     c.write("dst", y)
     if c.attribute("reduce_op") and c.has("reduce_res"):
@@ -285,7 +287,7 @@ def range_select(c: Context) -> None:
 
 
 def select_reduce(c: Context) -> None:
-    """dst = on_true where predicate else on_false."""
+    """Dst = on_true where predicate else on_false."""
     predicate = c.raw("predicate") != 0
     if c.attribute("reverse_pred"):
         predicate = ~predicate
@@ -296,18 +298,18 @@ def select_reduce(c: Context) -> None:
 
 
 def reciprocal(c: Context) -> None:
-    """dst = 1 / data."""
+    """Dst = 1 / data."""
     c.write("dst", 1 / c.f32("data"))
 
 
 def scalar_tensor_tensor(c: Context) -> None:
-    """dst = (data op0 operand0) op1 operand1."""
+    """Dst = (data op0 operand0) op1 operand1."""
     first = _apply(c, c.attribute("op0"), c.f32("data"), c.f32("operand0"), reverse=c.attribute("reverse0"))
     c.write("dst", _apply(c, c.attribute("op1"), first, c.f32("operand1"), reverse=c.attribute("reverse1")))
 
 
 def tensor_copy(c: Context) -> None:
-    """dst = data, bit exact when the dtypes are equal (ScalarE goes through fp32)."""
+    """Dst = data, bit exact when the dtypes are equal (ScalarE goes through fp32)."""
     if c.dtype("dst") == c.dtype("data") and c.engine != "Scalar":
         c.write_raw("dst", c.raw("data"))
     else:
@@ -315,7 +317,7 @@ def tensor_copy(c: Context) -> None:
 
 
 def tensor_copy_predicated(c: Context) -> None:
-    """dst = data where predicate is not zero."""
+    """Dst = data where predicate is not zero."""
     predicate = c.raw("predicate") != 0
     if c.attribute("reverse_pred"):
         predicate = ~predicate
@@ -336,7 +338,7 @@ def tensor_partition_reduce(c: Context) -> None:
 
 
 def tensor_scalar(c: Context) -> None:
-    """dst = (data op0 operand0) op1 operand1."""
+    """Dst = (data op0 operand0) op1 operand1."""
     op0, op1 = c.attribute("op0"), c.attribute("op1")
     if op0 in BITWISE:
         x = c.raw("data")
@@ -353,14 +355,14 @@ def tensor_scalar(c: Context) -> None:
 
 
 def tensor_scalar_reduce(c: Context) -> None:
-    """dst = data op0 operand0, reduced into reduce_res."""
+    """Dst = data op0 operand0, reduced into reduce_res."""
     y = _apply(c, c.attribute("op0"), c.f32("data"), c.f32("operand0"), reverse=c.attribute("reverse0"))
     c.write("dst", y)
     c.write("reduce_res", REDUCE[c.attribute("reduce_op")](y, axis=1))
 
 
 def tensor_tensor(c: Context) -> None:
-    """dst = data1 op data2; GpSimd's int32 arithmetic is exact."""
+    """Dst = data1 op data2; GpSimd's int32 arithmetic is exact."""
     op = c.attribute("op")
     integers = {c.dtype(n) for n in ("dst", "data1", "data2")} <= {"int32", "uint32"}
     exact = c.engine == "GpSimd" and integers and op in ("add", "subtract", "multiply", "max", "min")
@@ -384,7 +386,7 @@ def tensor_tensor_scan(c: Context) -> None:
 
 
 def dma_copy(c: Context) -> None:
-    """dst = src, cast in flight, rows optionally indexed."""
+    """Dst = src, cast in flight, rows optionally indexed."""
     if c.has("index"):
         index = c.raw("index").reshape(-1).astype(np.int64)
         if c.attribute("index_side") == "src":
@@ -398,7 +400,5 @@ def dma_copy(c: Context) -> None:
 
 
 def dma_transpose(c: Context) -> None:
-    """dst = src.T."""
+    """Dst = src.T."""
     c.write_raw("dst", c.raw("src").T)
-
-

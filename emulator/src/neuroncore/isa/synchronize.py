@@ -1,9 +1,10 @@
 """`synchronize`: place the semaphores a program needs, from its data dependences.
 
-Every stream (each engine's compute instructions, each DMA queue) owns one semaphore: a compute instruction adds 1 when its result is
-visible, a DMA transfer adds 16 (one per DMA engine). An instruction waits for the last instruction of every other stream it depends
-on, unless an earlier wait already implies it. An engine also waits for itself when it reads what it wrote before: that is how the
-timing model knows that the latency, not only the issue interval, has to pass.
+Every stream (each engine's compute instructions, each DMA queue) owns one semaphore: a compute instruction adds 1
+when its result is visible, a DMA transfer adds 16 (one per DMA engine). An instruction waits for the last instruction
+of every other stream it depends on, unless an earlier wait already implies it. An engine also waits for itself when
+it reads what it wrote before: that is how the timing model knows that the latency, not only the issue interval, has
+to pass.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ DMA_INCREMENT = 16
 #: Two-dimensional extent inside a memory: (rows from, to, columns from, to), half-open.
 Region = tuple[int, int, int, int]
 
-#: On-chip extents are bucketed by this many bytes, HBM tensors into this many parts, so that nothing is searched linearly.
+#: On-chip extents are bucketed by this many bytes, HBM tensors into this many parts, so that nothing is searched
+#: linearly.
 _TILE_BUCKET_BYTES = 2048
 _TENSOR_BUCKETS = 256
 _WIDE = 32
@@ -53,8 +55,8 @@ class _Records:
         return [
             (stream, index)
             for records in self._lists(region)
-            for ((t, b, l, r), stream), index in records.items()
-            if t < bottom and top < b and l < right and left < r
+            for (other, stream), index in records.items()
+            if other[0] < bottom and top < other[1] and other[2] < right and left < other[3]
         ]
 
     def add(self, region: Region, stream: str, index: int) -> None:
@@ -67,19 +69,22 @@ class _Records:
             self._buckets.setdefault(bucket, {})[region, stream] = index
 
     def drop_covered(self, region: Region) -> None:
-        """Forget what lies inside `region`: whoever touches it later depends on its new writer, which depends on them."""
+        """Forget what lies inside `region`: later accesses depend on its new writer, which depends on them."""
         top, bottom, left, right = region
         for records in self._lists(region):
-            for key in [k for k in records if top <= k[0][0] and k[0][1] <= bottom and left <= k[0][2] and k[0][3] <= right]:
+            for key in [
+                k for k in records if top <= k[0][0] and k[0][1] <= bottom and left <= k[0][2] and k[0][3] <= right
+            ]:
                 del records[key]
 
 
 def _region(access: Access, buffer: Tensor | Tile) -> tuple[str, Region]:
     """The memory space an access lies in and its extent there.
 
-    Tiles: rows (which `_Records` buckets) are bytes, columns are partitions. A tile without an address is a space of its own.
-    HBM tensors: rows and columns of the tensor seen as 2-D with its last dimension as columns, so that neighbouring column blocks
-    do not look as if they overlapped; a tensor of one row is turned by 90 degrees.
+    Tiles: rows (which `_Records` buckets) are bytes, columns are partitions. A tile without an address is a space of
+    its own.
+    HBM tensors: rows and columns of the tensor seen as 2-D with its last dimension as columns, so that neighbouring
+    column blocks do not look as if they overlapped; a tensor of one row is turned by 90 degrees.
     """
     size = DTYPE_BYTES[access.dtype]
     low, high = access.span()

@@ -2,15 +2,14 @@
 
 One line per declaration and instruction::
 
-    program "add"
-    tensor x input bf16 [256,512]
-    tile tx0 SBUF 128 bytes 1024 bf16 address 0 partition 0
-    Sync dma_copy dst=<tx0 bf16 p0+128 f1*512> src=<x bf16 p0+128*512 f1*512> queue=qSyncLoad signal=qSyncLoad+16 ;op "aten.add.Tensor"
-    loop i1 4 {
+    program "add" tensor x input bf16 [256,512] tile tx0 SBUF 128 bytes 1024 bf16 address 0 partition 0 Sync dma_copy
+    dst=<tx0 bf16 p0+128 f1*512> src=<x bf16 p0+128*512 f1*512> queue=qSyncLoad signal=qSyncLoad+16 ;op
+    "aten.add.Tensor" loop i1 4 {
       Vector tensor_tensor dst=<…> data1=<…> data2=<…> op="add" wait=qSyncLoad>=32 signal=Vector+1
     }
 
-An access is ``<buffer dtype pSTART+COUNT[*STRIDE] fSTRIDE*SIZE,… [oOFFSET] [+STEP*loop …]>``. Attribute values are JSON.
+An access is ``<buffer dtype pSTART+COUNT[*STRIDE] fSTRIDE*SIZE,… [oOFFSET] [+STEP*loop …]>``. Attribute values are
+JSON.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ __all__ = ["parse_program", "print_operands", "print_program"]
 
 
 def print_program(program: Program, *, origins: bool = True) -> str:
-    """The program as text; without `origins`, the ATen ops and source lines are left out (for hashing what executes)."""
+    """The program as text; without `origins`, ATen ops and source lines are left out (to hash what executes)."""
     lines = [f"program {json.dumps(program.name)}"]
-    for tensor in program.tensors:
-        lines.append(f"tensor {tensor.name} {tensor.kind} {tensor.dtype} {_json(tensor.shape)}")
+    lines.extend(f"tensor {t.name} {t.kind} {t.dtype} {_json(t.shape)}" for t in program.tensors)
     for tile in program.tiles:
         address = "-" if tile.address is None else tile.address
         lines.append(

@@ -24,16 +24,19 @@ def verify(program: Program, target: Target) -> None:
     """Check a program against a target.
 
     Raises:
-        ProgramError: a tile outside its memory, an operand in the wrong memory, of a wrong dtype or outside its buffer, too many
-            partitions, a matmul or PSUM limit, a queue shared by engines, a wait no signal can satisfy. The message names the
-            instruction's number in program order, the operand, the limit and the actual value.
+        ProgramError: a tile outside its memory, an operand in the wrong memory, of a wrong dtype or outside its
+            buffer, too many
+            partitions, a matmul or PSUM limit, a queue shared by engines, a wait no signal can satisfy. The message
+            names the instruction's number in program order, the operand, the limit and the actual value.
         UnsupportedInstructionError: an instruction that is declared, not modelled.
     """
     for tile in program.tiles:
         _check_tile(tile, target)
     used = sum(t.bytes for t in program.tensors)
     if used > target.hbm_bytes:
-        raise ProgramError(f"program {program.name!r}: its tensors need {used} B of HBM, {target.name} has {target.hbm_bytes}")
+        raise ProgramError(
+            f"program {program.name!r}: its tensors need {used} B of HBM, {target.name} has {target.hbm_bytes}"
+        )
     buffers = program.buffers
     if len(buffers) != len(program.tensors) + len(program.tiles):
         raise ProgramError(f"program {program.name!r}: two tensors or tiles have the same name")
@@ -50,7 +53,9 @@ def verify(program: Program, target: Target) -> None:
         if instruction.queue:
             owner = queues.setdefault(instruction.queue, instruction.engine)
             if owner != instruction.engine:
-                raise ProgramError(f"{where}: queue {instruction.queue} is triggered by {owner} too: one engine per queue")
+                raise ProgramError(
+                    f"{where}: queue {instruction.queue} is triggered by {owner} too: one engine per queue"
+                )
         for signal in instruction.signals:
             totals[signal.semaphore] = totals.get(signal.semaphore, 0) + signal.increment
         for wait in instruction.waits:
@@ -59,7 +64,8 @@ def verify(program: Program, target: Target) -> None:
     for semaphore, (value, number) in highest.items():
         if value > totals.get(semaphore, 0):
             raise ProgramError(
-                f"instruction {number}: waits for {semaphore} >= {value}, all signals together reach {totals.get(semaphore, 0)}"
+                f"instruction {number}: waits for {semaphore} >= {value}, "
+                f"all signals together reach {totals.get(semaphore, 0)}"
             )
 
 
@@ -82,9 +88,7 @@ def _check_tile(tile: Tile, target: Target) -> None:
         )
 
 
-def _check_instruction(
-    instruction: Instruction, where: str, buffers: dict[str, Tensor | Tile], target: Target
-) -> None:
+def _check_instruction(instruction: Instruction, where: str, buffers: dict[str, Tensor | Tile], target: Target) -> None:
     spec = instruction_spec(instruction.opcode)
     if instruction.engine not in spec.engines:
         raise ProgramError(f"{where}: runs on {', '.join(spec.engines)}")
@@ -98,7 +102,14 @@ def _check_instruction(
     for operand in spec.operands:
         value = given.get(operand.name)
         if isinstance(value, Access):
-            _check_access(value, f"{where}: operand {operand.name}", operand, instruction, buffers, target)
+            _check_access(
+                value,
+                f"{where}: operand {operand.name}",
+                operand,
+                instruction=instruction,
+                buffers=buffers,
+                target=target,
+            )
         elif value is None and not operand.optional:
             raise ProgramError(f"{where}: operand {operand.name} is missing")
     use = Use(instruction, buffers, target.neuroncore_version)
@@ -125,16 +136,26 @@ def _check_shapes(spec: InstructionSpec, use: Use, where: str) -> None:
         raise ProgramError(f"{where}: operands {' and '.join(spec.not_both_psum)} are both in PSUM: move one to SBUF")
     for operand in spec.operands:
         value = use.operands.get(operand.name)
-        if operand.column and isinstance(value, Access) and spec.name not in ("dma_copy",):
-            if value.free_elements != 1 or value.partitions != first.partitions:
-                raise ProgramError(
-                    f"{where}: operand {operand.name} is [{value.partitions}, {value.free_elements}], "
-                    f"needs [{first.partitions}, 1]"
-                )
+        if (
+            operand.column
+            and isinstance(value, Access)
+            and not spec.dma
+            and (value.partitions != first.partitions or value.free_elements != 1)
+        ):
+            raise ProgramError(
+                f"{where}: operand {operand.name} is [{value.partitions}, {value.free_elements}], "
+                f"needs [{first.partitions}, 1]"
+            )
 
 
 def _check_access(
-    access: Access, where: str, operand: OperandSpec, instruction: Instruction, buffers: dict[str, Tensor | Tile], target: Target
+    access: Access,
+    where: str,
+    operand: OperandSpec,
+    *,
+    instruction: Instruction,
+    buffers: dict[str, Tensor | Tile],
+    target: Target,
 ) -> None:
     buffer = buffers.get(access.buffer)
     if buffer is None:
@@ -159,25 +180,29 @@ def _check_access(
         return
     if low < 0 or high * size > buffer.free_bytes:
         raise ProgramError(
-            f"{where}: bytes {low * size}..{high * size} of each partition of tile {buffer.name}, which has {buffer.free_bytes}"
+            f"{where}: bytes {low * size}..{high * size} of each partition of tile "
+            f"{buffer.name}, which has {buffer.free_bytes}"
         )
     if access.start_partition + access.partitions > buffer.partitions:
         raise ProgramError(
-            f"{where}: partitions {access.start_partition}..{access.start_partition + access.partitions} of tile {buffer.name}, "
-            f"which has {buffer.partitions}"
+            f"{where}: partitions {access.start_partition}..{access.start_partition + access.partitions} of tile "
+            f"{buffer.name}, which has {buffer.partitions}"
         )
     if not instruction.queue:
         _check_start(buffer.start_partition + access.start_partition, access.partitions, where)
         limit = _PSUM_ELEMENTS if memory == "PSUM" else _SBUF_ELEMENTS
         if access.free_elements > limit:
-            raise ProgramError(f"{where}: {access.free_elements} elements per partition, limit {limit} in {memory}: split it")
+            raise ProgramError(
+                f"{where}: {access.free_elements} elements per partition, limit {limit} in {memory}: split it"
+            )
     if memory == "PSUM" and instruction.opcode == "nc_matmul" and target.neuroncore_version < 4:
         assert buffer.address is not None
         first = (buffer.address + low * size) // target.psum_bank_bytes
         last = (buffer.address + high * size - 1) // target.psum_bank_bytes
         if first != last:
             raise ProgramError(
-                f"{where}: spans PSUM banks {first}..{last}; a matmul writes one bank of {target.psum_bank_bytes} B per partition"
+                f"{where}: spans PSUM banks {first}..{last}; a matmul writes one bank of "
+                f"{target.psum_bank_bytes} B per partition"
             )
 
 
@@ -188,5 +213,3 @@ def _check_start(start: int, partitions: int, where: str) -> None:
         raise ProgramError(
             f"{where}: starts at partition {start}; {partitions} partitions may start at {', '.join(map(str, allowed))}"
         )
-
-

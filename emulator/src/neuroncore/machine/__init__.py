@@ -11,7 +11,8 @@
 >>> run(synchronize(b.build()), [np.ones((4, 8), np.float32)])["y"][0, :3]
 array([2., 2., 2.], dtype=float32)
 
-bf16 and fp8 arrays are passed as bit patterns (`uint16`, `uint8`); `neuroncore.isa.to_float32` and `from_float32` convert.
+bf16 and fp8 arrays are passed as bit patterns (`uint16`, `uint8`); `neuroncore.isa.to_float32` and `from_float32`
+convert.
 """
 
 from neuroncore.machine.machine import Machine, run

@@ -1,9 +1,10 @@
 """Memories, operand access and the order of execution.
 
-Engines and DMA queues only see each other through semaphores, so the machine runs them as separate streams: an instruction may execute
-as soon as its waits are satisfied and its stream has reached it. Which of the ready streams goes first is up to `order`: "program"
-follows the program's own order where it can, "late" defers DMA transfers and prefers later streams as long as possible. A program
-whose result depends on the order lacks a semaphore; tests run both.
+Engines and DMA queues only see each other through semaphores, so the machine runs them as separate streams: an
+instruction may execute as soon as its waits are satisfied and its stream has reached it. Which of the ready streams
+goes first is up to `order`: "program" follows the program's own order where it can, "late" defers DMA transfers and
+prefers later streams as long as possible. A program whose result depends on the order lacks a semaphore; tests run
+both.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def run(program: Program, inputs: Inputs, *, order: str = "program") -> dict[str
 
     Args:
         program: with tile addresses and semaphores (see `neuroncore.isa.synchronize`).
-        inputs: one array per input tensor (kinds input and inout) in declaration order, or by name; of the tensor's storage
+        inputs: one array per input tensor (kinds input and inout) in declaration order, or by name; of the tensor's
+            storage
             dtype and number of elements, C-contiguous order.
         order: "program" or "late", see the module docstring.
 
@@ -88,7 +90,8 @@ class Machine:
         for tensor, array in zip(expected, arrays, strict=True):
             if array.dtype != STORAGE[tensor.dtype] or array.size != tensor.elements:
                 raise MachineError(
-                    f"input {tensor.name}: needs {tensor.elements} elements of {STORAGE[tensor.dtype]} ({tensor.dtype}), "
+                    f"input {tensor.name}: needs {tensor.elements} elements of {STORAGE[tensor.dtype]} "
+                    f"({tensor.dtype}), "
                     f"got {array.size} of {array.dtype}"
                 )
             self.hbm[tensor.name][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -99,7 +102,8 @@ class Machine:
         Raises:
             DeadlockError: no stream can go on.
         """
-        # An engine issues its instructions in order; a DMA moves on to its queue when triggered and runs there, also in order.
+        # An engine issues its instructions in order; a DMA moves on to its queue when triggered and runs there, also
+        # in order.
         issue: dict[str, list[tuple[int, Instruction]]] = {}
         for number, instruction in enumerate(self.program.instructions()):
             issue.setdefault(instruction.engine, []).append((number, instruction))
@@ -133,8 +137,12 @@ class Machine:
         stuck = [issue[e][h] for e, h in heads.items() if h < len(issue[e])]
         if stuck:
             number, instruction = min(stuck, key=operator.itemgetter(0))
-            waits = ", ".join(f"{w.semaphore} >= {w.value} (is {semaphores.get(w.semaphore, 0)})" for w in instruction.waits)
-            raise DeadlockError(f"instruction {number}, {instruction.opcode} on {instruction.engine}, waits for {waits} for ever")
+            waits = ", ".join(
+                f"{w.semaphore} >= {w.value} (is {semaphores.get(w.semaphore, 0)})" for w in instruction.waits
+            )
+            raise DeadlockError(
+                f"instruction {number}, {instruction.opcode} on {instruction.engine}, waits for {waits} for ever"
+            )
 
     def step(self, instruction: Instruction) -> None:
         """Execute one instruction, semaphores aside."""
@@ -216,7 +224,9 @@ class _Operands:
         assert isinstance(tensor, Tensor)
         low, high = access.span()
         width = high - low - access.partition_stride * (access.partitions - 1)
-        rows = max(0, (tensor.bytes // DTYPE_BYTES[access.dtype] - access.offset - width) // access.partition_stride + 1)
+        rows = max(
+            0, (tensor.bytes // DTYPE_BYTES[access.dtype] - access.offset - width) // access.partition_stride + 1
+        )
         everything = Access(access.buffer, access.dtype, rows, access.free, access.offset, 0, access.partition_stride)
         return self._machine.view(everything), access
 
@@ -231,5 +241,5 @@ class _Operands:
         rows[index] = values.reshape(len(index), *access.shape[1:])
 
     def _check_index(self, name: str, index: npt.NDArray[np.int64], rows: int) -> None:
-        if len(index) and not (0 <= index.min() and index.max() < rows):
+        if len(index) and not (index.min() >= 0 and index.max() < rows):
             raise MachineError(f"operand {name}: index {index.min()}..{index.max()}, the tensor has rows 0..{rows - 1}")

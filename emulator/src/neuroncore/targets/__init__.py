@@ -1,8 +1,8 @@
 """Hardware targets: one TOML file per Trainium/Inferentia generation, loaded into a frozen `Target`.
 
-Every value carries its unit in the key's name, and in the file its status and source. Statuses: *published* (printed in the source),
-*measured* (read off a published profile or benchmark), *derived* (arithmetic on such numbers), *calibrated* (fitted by
-`benchmarks/calibrate.py`), *estimated* (our judgement, no public number).
+Every value carries its unit in the key's name, and in the file its status and source. Statuses: *published* (printed
+in the source), *measured* (read off a published profile or benchmark), *derived* (arithmetic on such numbers),
+*calibrated* (fitted by `benchmarks/calibrate.py`), *estimated* (our judgement, no public number).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -50,13 +50,16 @@ class Target:
         tensor_peak_flops_per_second: dense peak per matmul dtype.
         sbuf_usable_bytes_per_partition: what the allocator may use; the rest is reserved.
         scalar_latency_cycles …: from issue to visible result, beyond the cycles of the instruction itself.
-        tensor_warmup_rate: fraction of full rate during `tensor_warmup_ns` of activity after `tensor_idle_ns` of idling.
+        tensor_warmup_rate: fraction of full rate during `tensor_warmup_ns` of activity after `tensor_idle_ns` of
+            idling.
         dma_row_min_ns: shortest time of one descriptor (row) on a DMA engine.
-        dma_queue_interval_ns: shortest time between the starts of two transfers of one queue; other queues go on meanwhile.
+        dma_queue_interval_ns: shortest time between the starts of two transfers of one queue; other queues go on
+            meanwhile.
         dma_start_ns: from trigger to first byte.
         dma_done_ns: from last byte to the semaphore seen by an engine.
         dge_fixed_ns, dge_row_ns: time a descriptor generator is busy per DMA and per row.
-        dge_software_ns: time GpSimd is busy building the descriptors of one DMA; its first byte follows `dma_software_start_ns` later.
+        dge_software_ns: time GpSimd is busy building the descriptors of one DMA; its first byte follows
+            `dma_software_start_ns` later.
         launch_cost_plain_ns: fixed device time of one execution without profiling.
         launch_cost_profiled_ns: the same while DEVICE and RUNTIME streams are captured.
         launch_latency_ns: from enqueue to device start on an idle core.
@@ -172,7 +175,7 @@ def load_target(name: str | None = None) -> Target:
     return _load(name)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _load(name: str) -> Target:
     return read_target(_FOLDER / f"{name}.toml")
 
@@ -193,7 +196,9 @@ def read_target(path: Path) -> Target:
     types = {f.name: f.type for f in fields(Target)}
     for key, entry in data.items():
         if entry.get("status") not in STATUSES or not entry.get("source") or "value" not in entry:
-            raise TargetError(f"target file {path.name}: {key} needs value, source and a status of {', '.join(STATUSES)}")
+            raise TargetError(
+                f"target file {path.name}: {key} needs value, source and a status of {', '.join(STATUSES)}"
+            )
         provenance[key] = Provenance(entry["status"], entry["source"])
         value = entry["value"]
         if isinstance(value, dict):

@@ -143,8 +143,8 @@ class Pricer:
     def _transfer(self, use: Use) -> Transfer:
         """Rows, engines and rates of a DMA.
 
-        Every contiguous run is a descriptor. Rows go to the DMA engines by groups of 8 partitions (HBM to HBM: one after the other).
-        A row takes at least `dma_row_min_ns` on its engine.
+        Every contiguous run is a descriptor. Rows go to the DMA engines by groups of 8 partitions (HBM to HBM: one
+        after the other). A row takes at least `dma_row_min_ns` on its engine.
         """
         target = self._target
         dst, src = use.access("dst"), use.access("src")
@@ -156,7 +156,9 @@ class Pricer:
         rows = -(-elements // run)
         total = elements * width
         on_chip = dst if to_memory != "HBM" else src
-        spread = rows if from_memory == to_memory == "HBM" else -(-on_chip.partitions // target.dma_rows_per_engine_group)
+        spread = (
+            rows if from_memory == to_memory == "HBM" else -(-on_chip.partitions // target.dma_rows_per_engine_group)
+        )
         engines = max(1, min(target.dma_engines, spread))
         fraction = 1.0
         if use.instruction.opcode == "dma_transpose":
@@ -204,9 +206,12 @@ def _flops(use: Use) -> int:
         return 2 * moving.partitions * stationary.free_elements * moving.free_elements
     if opcode in ("activation", "activation_reduce"):
         extra = sum(operands.get(name) is not None for name in ("bias", "scale", "reduce_res"))
-        return use.access("data").elements * (extra + (FUNCTION_TABLES[str(operands["op"])] != "" or operands["op"] == "square"))
+        return use.access("data").elements * (
+            extra + (FUNCTION_TABLES[str(operands["op"])] != "" or operands["op"] == "square")
+        )
     counts = {
-        "tensor_tensor": 1, "tensor_reduce": 1, "tensor_partition_reduce": 1, "reciprocal": 1, "scalar_tensor_tensor": 2,
+        "tensor_tensor": 1, "tensor_reduce": 1, "tensor_partition_reduce": 1, "reciprocal": 1,
+        "scalar_tensor_tensor": 2,
         "tensor_tensor_scan": 2, "tensor_scalar_reduce": 2, "bn_stats": 3, "bn_aggr": 3, "exponential": 2,
     }  # fmt: skip
     if opcode == "tensor_scalar":

@@ -1,8 +1,8 @@
 """The DMA engines as a shared resource: which queue moves how fast, and when each transfer ends.
 
-Queues share the DMA engines and the HBM bandwidth fairly (round robin at packet granularity, here as a fluid): every active queue gets
-an equal share, and what a queue cannot use, because its rows are short or it reaches few engines, goes to the others. Inside a queue
-transfers are in order, and their starts a minimum interval apart.
+Queues share the DMA engines and the HBM bandwidth fairly (round robin at packet granularity, here as a fluid): every
+active queue gets an equal share, and what a queue cannot use, because its rows are short or it reaches few engines,
+goes to the others. Inside a queue transfers are in order, and their starts a minimum interval apart.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class DmaEngines:
         self._rates: dict[str, float] | None = None
 
     def submit(self, queue: str, index: int, arrival_ns: float, transfer: Transfer) -> None:
-        """Queue a transfer whose first byte can move at `arrival_ns`; never earlier than a completion already reported."""
+        """Queue a transfer whose first byte can move at `arrival_ns`, not before a completion already reported."""
         self._queues.setdefault(queue, deque()).append((arrival_ns, index, transfer))
 
     def next_completions(self) -> list[tuple[int, float, float]]:
-        """Advance to the next completion: (index, first byte, last byte) of the transfers that end then; empty when idle."""
+        """Advance to the next completion: (index, first byte, last byte) of what ends then; empty when idle."""
         active = self._active
         while True:
             arrival = self._start_ready()
@@ -50,7 +50,11 @@ class DmaEngines:
                 self._advance(arrival)
                 continue
             self._advance(end)
-            finished = [q for q, entry in active.items() if entry[1] <= _DONE_BYTES or self._now + entry[1] / rates[q] <= self._now]
+            finished = [
+                q
+                for q, entry in active.items()
+                if entry[1] <= _DONE_BYTES or self._now + entry[1] / rates[q] <= self._now
+            ]
             completions = []
             for queue in finished:
                 entry = active.pop(queue)

@@ -1,11 +1,13 @@
 """`simulate`: play a program's instruction streams and DMA queues against the clock.
 
-Engines are in order. An instruction starts when its engine is free and its semaphores have the values it waits for, occupies the engine
-for its issue time, and its result is visible (its signals rise) a latency later. A DMA is triggered by its engine, gets its
-descriptors from that engine's descriptor generator, then shares the DMA engines (`dma.py`), and signals after its last byte.
+Engines are in order. An instruction starts when its engine is free and its semaphores have the values it waits for,
+occupies the engine for its issue time, and its result is visible (its signals rise) a latency later. A DMA is
+triggered by its engine, gets its descriptors from that engine's descriptor generator, then shares the DMA engines
+(`dma.py`), and signals after its last byte.
 
-Streams only run ahead of each other where no semaphore stops them, so engines are played as far as they go; when all wait, the DMA
-engines advance to their next completion. No event queue is needed, which keeps it at a few microseconds per instruction.
+Streams only run ahead of each other where no semaphore stops them, so engines are played as far as they go; when all
+wait, the DMA engines advance to their next completion. No event queue is needed, which keeps it at a few microseconds
+per instruction.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from neuronscope.formats import tables
 
 from neuroncore.errors import DeadlockError
 from neuroncore.isa.program import ENGINES, Instruction, Program
@@ -26,7 +29,6 @@ from neuroncore.isa.text import print_operands
 from neuroncore.targets import Target
 from neuroncore.timing.costs import Price, Pricer
 from neuroncore.timing.dma import DmaEngines
-from neuronscope.formats import tables
 
 __all__ = ["Bounds", "Timeline", "bounds", "simulate"]
 
@@ -250,14 +252,18 @@ class _Simulation:
         self.queue_done[instruction.queue] = done
         self.visible[index] = done
         for signal in instruction.signals:
-            self.semaphores.raise_(signal.semaphore, signal.increment, done - self.target.semaphore_ns, instruction.queue)
+            self.semaphores.raise_(
+                signal.semaphore, signal.increment, done - self.target.semaphore_ns, instruction.queue
+            )
             if signal.semaphore in self.waiting:
                 self._woken.extend(self.waiting.pop(signal.semaphore))
 
     def _deadlock(self, streams: dict[str, list[int]], players: dict[str, Callable[[], bool]]) -> None:
         stuck = []
         for name, engines in sorted(self.waiting.items()):
-            stuck.append(f"{', '.join(sorted(set(engines)))} for {name} (reached {self.semaphores.values.get(name, [0])[-1]})")
+            stuck.append(
+                f"{', '.join(sorted(set(engines)))} for {name} (reached {self.semaphores.values.get(name, [0])[-1]})"
+            )
         raise DeadlockError(f"program {self.program.name!r}: waits for ever: {'; '.join(stuck)}")
 
     # Results
@@ -289,7 +295,7 @@ class _Simulation:
             shown[mine] = np.minimum(shown[mine], np.maximum(following, starts[mine]))
             pc[mine] = np.arange(len(mine))
             busy[engine] = int((shown[mine] - starts[mine]).sum())
-        columns = self._instruction_columns(starts, shown, waits, pc, loads, busy)
+        columns = self._instruction_columns(starts, shown, waits=waits, pc=pc, loads=loads, busy=busy)
         dma = self._dma_columns(starts)
         transfers = [p.transfer for p in prices if p.transfer is not None]
         return Timeline(
@@ -307,6 +313,7 @@ class _Simulation:
         self,
         starts: npt.NDArray[np.int64],
         shown: npt.NDArray[np.int64],
+        *,
         waits: npt.NDArray[np.int64],
         pc: npt.NDArray[np.int64],
         loads: list[tuple[int, np.int64, np.int64]],
