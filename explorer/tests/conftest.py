@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from neuronscope.schema import own
 
 ORIGIN = 1_759_000_000_000_000_000
@@ -79,7 +78,7 @@ def build(
     next_id = 1
     slices = []
 
-    def event(
+    def event(  # noqa: PLR0917
         track: int, name: str, op: str, start: int, end: int, flow: int, launch: int = 0, estimated: bool = False
     ) -> int:
         nonlocal next_id

@@ -1,14 +1,13 @@
-"""Serve the tests' built profiles, for working on the page without a capture: python explorer/tests/serve_fixture.py [PORT]."""
+"""Serve the tests' built profiles, to work on the page without one: python explorer/tests/serve_fixture.py [PORT]."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from conftest import RMSNORM, Work, build  # noqa: E402
-
-from neuronscope.analysis import Profile  # noqa: E402
-from neuronscope.server.run import bind, serve, url  # noqa: E402
+from conftest import RMSNORM, Work, build
+from neuronscope.analysis import Profile
+from neuronscope.server.run import bind, serve, url
 
 warm_up = [Work(work.op, step=step) for step in (1, 2) for work in RMSNORM]
 profiles = [

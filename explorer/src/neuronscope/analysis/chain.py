@@ -1,4 +1,4 @@
-"""The dependency chain of an event: operator call → device interaction → runtime call → execution, with the waits between."""
+"""The dependency chain of an event: operator call → device interaction → runtime call → execution, and the waits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def chain(profile: Profile, identity: int) -> dict[str, Any]:
     order: list[int] = []
     links: list[dict[str, Any]] = []
     reasons: dict[int, str] = {}
-    groups = [(row, [row["op_event_id"], *mates[row["event_id"]]]) for row in executions] or [(None, list(members))]
+    groups: list[tuple[dict[str, Any] | None, list[int]]] = [
+        (row, [row["op_event_id"], *mates[row["event_id"]]]) for row in executions
+    ] or [(None, list(members))]
     for execution, group in groups:
         events = sorted({event for event in group if event in found}, key=lambda event: _key(found[event]))
         order += [event for event in events if event not in order]

@@ -1,8 +1,8 @@
 """Why one run takes longer than another: span = launches + engines and DMA + gaps, in integer nanoseconds, exactly.
 
-Each nanosecond of a span goes to one term (`sql/totals.sql`), so differences of terms sum to the difference of spans. Bytes
-are never a term: they explain engine and DMA time, and are judged by their time at HBM peak. Sources that don't tell launch
-cost apart have the terms "device busy" and "gaps".
+Each nanosecond of a span goes to one term (`sql/totals.sql`), so differences of terms sum to the difference of spans.
+Bytes are never a term: they explain engine and DMA time, and are judged by their time at HBM peak. Sources that don't
+tell launch cost apart have the terms "device busy" and "gaps".
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from neuronscope.analysis.devices import Peak, peak_of
 from neuronscope.analysis.operators import Operators, totals_of
+from neuronscope.analysis.profile import RANGE_ARGUMENTS
 from neuronscope.analysis.units import count_word, format_bytes, format_ns, format_percent
 from neuronscope.formats.errors import NeuronscopeError
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile, Range
 
-__all__ = ["CompareError", "Comparison", "Compared", "Term", "compare", "explain"]
+__all__ = ["CompareError", "Compared", "Comparison", "Term", "compare", "explain"]
 
+_SELECTED = f"executions{RANGE_ARGUMENTS}"
 _EXECUTIONS_SHOWN = 2000
 _SAME = 0.01  # spans closer than this are called nearly the same
 _BYTES_REASON = 0.5  # bytes at HBM peak make up this share of the engine and DMA difference: they are the reason
@@ -121,6 +123,7 @@ def compare(profiles: Sequence[Profile], base: str | None = None) -> Comparison:
     """Compare profiles over the last complete step of each, or all of it where there is none.
 
     Args:
+        profiles: in the order to show them.
         base: name or id of the profile the others are set against; default the first.
 
     Raises:
@@ -198,8 +201,8 @@ def _bytes_detail(base: Compared, other: Compared) -> str:
 def explain(base: Compared, other: Compared, split: bool) -> str:
     """One or two computed sentences on the difference in span between two profiles.
 
-    The slower one is described against the faster one, whichever is the base. Percentages are of the difference in span;
-    terms that work against it are said to.
+    The slower one is described against the faster one, whichever is the base. Percentages are of the difference in
+    span; terms that work against it are said to.
     """
     if not base.totals["device_time_ns"] or not other.totals["device_time_ns"]:
         silent = base if not base.totals["device_time_ns"] else other
@@ -213,14 +216,15 @@ def explain(base: Compared, other: Compared, split: bool) -> str:
     order = sorted(deltas, key=lambda name: -deltas[name])
     main = order[0]
     share = difference / slow.totals["span_ns"]
-    head = f"{_main_text(main, slow, fast, deltas[main])}: that is {format_percent(deltas[main] / difference)} of the difference."
+    part = format_percent(deltas[main] / difference)
+    head = f"{_main_text(main, slow, fast, deltas[main])}: that is {part} of the difference."
     if share < _SAME:
         head = (
             f"Nearly the same span, {format_ns(slow.totals['span_ns'])} and {format_ns(fast.totals['span_ns'])} "
             f"({share * 100:.2g} % apart). {head}"
         )
     with_it = [name for name in order[1:] if deltas[name] > 0]
-    against = [name for name in order[1:] if deltas[name] < 0]
+    against = [name for name in reversed(order) if deltas[name] < 0]
     parts = []
     if with_it:
         parts.append(
@@ -328,9 +332,9 @@ def _warnings(compared: Sequence[Compared]) -> list[str]:
 def _shapes(one: Compared) -> set[str]:
     """The largest input shape of each execution of the range."""
     rows = one.profile.rows(
-        """
+        f"""
         SELECT DISTINCT shapes
-        FROM executions(range_start := $range_start::BIGINT, range_end := $range_end::BIGINT, range_step := $range_step::BIGINT)
+        FROM {_SELECTED}
         WHERE kind = 'exec' AND shapes <> ''
         """,
         one.selected.parameters,
@@ -399,14 +403,11 @@ def operator_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-_SELECTED = "executions(range_start := $range_start::BIGINT, range_end := $range_end::BIGINT, range_step := $range_step::BIGINT)"
-
-
 def _executions_list(one: Compared) -> list[dict[str, Any]]:
     rows = one.profile.rows(
         f"""
-        SELECT event_id, CASE WHEN op = '' THEN name ELSE op END AS op, kind, start_ts, duration_ns, launch_part, work_part,
-               split, estimated_ns,
+        SELECT event_id, CASE WHEN op = '' THEN name ELSE op END AS op, kind, start_ts, duration_ns, launch_part,
+               work_part, split, estimated_ns,
                greatest(start_ts - coalesce(max(end_ts) OVER (ORDER BY start_ts, execution_id
                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), start_ts), 0) AS gap,
                (SELECT min(h.start_ts) FROM HostOp h JOIN {_SELECTED} e ON e.op_event_id = h.event_id) AS dispatch

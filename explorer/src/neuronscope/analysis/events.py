@@ -24,8 +24,8 @@ _ROLES = {
 }
 
 _CARDS = """
-SELECT e.id, e.name, e.start_ts, e.end_ts, e.trace_event_source AS source, s.track_id, s.lane, t.short, t.kind, t.provenance,
-       n.name AS op, s.estimated, h.event_id IS NOT NULL AS host_op
+SELECT e.id, e.name, e.start_ts, e.end_ts, e.trace_event_source AS source, s.track_id, s.lane, t.short, t.kind,
+       t.provenance, n.name AS op, s.estimated, h.event_id IS NOT NULL AS host_op
 FROM SystemProfileEvents e
 LEFT JOIN Slice s ON s.event_id = e.id
 LEFT JOIN Track t USING (track_id)
@@ -107,7 +107,7 @@ def _index_flows(profile: Profile) -> None:
 
 
 def executions_of(profile: Profile, identity: int, limit: int = 500) -> list[dict[str, Any]]:
-    """Executions an event belongs to: its own, those it launched (host operators: with enclosed calls), or its flow's."""
+    """Executions an event belongs to: its own, those it launched (operators: with enclosed calls), or its flow's."""
     rows = profile.rows(
         """
         WITH RECURSIVE calls AS (
@@ -280,7 +280,8 @@ def search(profile: Profile, text: str, limit: int) -> tuple[int, list[dict[str,
         condition, value = "regexp_matches(name, $text)", text[1:-1]
     else:
         condition, value = "contains(lower(name), lower($text))", text
-    hits = f"FROM Slice WHERE name_id IN (SELECT name_id FROM Name WHERE {condition}) OR op_id IN (SELECT name_id FROM Name WHERE {condition})"
+    names = f"SELECT name_id FROM Name WHERE {condition}"
+    hits = f"FROM Slice WHERE name_id IN ({names}) OR op_id IN ({names})"
     total = profile.rows(f"SELECT count(*) AS n {hits}", {"text": value})[0]["n"]
     rows = profile.rows(
         f"SELECT event_id {hits} ORDER BY start_ts, event_id LIMIT $limit", {"text": value, "limit": limit}

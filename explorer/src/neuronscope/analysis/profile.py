@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from neuronscope.analysis.timeline import Timeline
     from neuronscope.readers import IngestResult
 
-__all__ = ["Profile", "QueryError", "Range", "Step", "slug", "unique_names"]
+__all__ = ["RANGE_ARGUMENTS", "Profile", "QueryError", "Range", "Step", "slug", "unique_names"]
+
+RANGE_ARGUMENTS = (
+    "(range_start := $range_start::BIGINT, range_end := $range_end::BIGINT, range_step := $range_step::BIGINT)"
+)
+"""Call of a range macro of `sql/` with `Range.parameters`."""
 
 _SQL_FILES = ("executions", "host_ops", "operators", "busy", "idle", "totals")  # in order of use
 
@@ -114,7 +119,9 @@ class Profile:
         for file in _SQL_FILES:
             self._connection.execute(resources.files("neuronscope.analysis").joinpath("sql", f"{file}.sql").read_text())
         if self.directory is not None:  # a user's query may read this profile, and nothing else on this machine
-            self._connection.execute(f"SET allowed_directories = [{_sql_text(str(self.directory.resolve()))}]")
+            folder = str(self.directory.resolve())
+            allowed = ", ".join(_sql_text(text) for text in (folder, _escape_glob(folder)))  # compared as text
+            self._connection.execute(f"SET allowed_directories = [{allowed}]")
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
@@ -145,7 +152,7 @@ class Profile:
 
     def rows(self, text: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Like `query`, as dictionaries."""
-        return self.query(text, parameters).to_pylist()  # type: ignore[no-any-return]
+        return self.query(text, parameters).to_pylist()
 
     def create_once(self, name: str, query: str) -> None:
         """Keep the result of a query as a table of this session, the first time it is asked for."""
@@ -267,7 +274,7 @@ class Profile:
 
 
 def slug(name: str) -> str:
-    """`name` with everything but letters, digits, dot, dash and underscore replaced: safe in a URL and as a file name."""
+    """`name` with all but letters, digits, dot, dash and underscore replaced: safe in a URL and as a file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "profile"
 
 
@@ -288,7 +295,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 def published_schema() -> Mapping[str, Any]:
     """The published profile schema, as checked in."""
     text = resources.files("neuronscope.schema").joinpath("profile-schema-7.4.0.json").read_text()
-    return json.loads(text)  # type: ignore[no-any-return]
+    return json.loads(text)
 
 
 _SQL_TYPES = {

@@ -1,4 +1,4 @@
-"""The largest facts of a profile: how busy the device was, why it was idle, what it did most, each share with its whole."""
+"""The largest facts of a profile: how busy the device was, why idle, what it did most; every share names its whole."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def _facts(profile: Profile, totals: dict[str, Any], table: Operators, idle: lis
     unlinked = next((row for row in table.rows if row.name == UNLINKED), None)
     if unlinked is not None and unlinked is not top:
         facts.append(
-            f"{format_percent(unlinked.share or 0.0)} of device time ({format_ns(unlinked.device_time_ns)}) is linked to "
-            "no operator."
+            f"{format_percent(unlinked.share or 0.0)} of device time ({format_ns(unlinked.device_time_ns)}) is "
+            "linked to no operator."
         )
     return facts
 

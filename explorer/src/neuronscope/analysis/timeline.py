@@ -1,9 +1,10 @@
 """Timeline tiles: what a screen of a given width can show of a range, exactly, at any profile size.
 
-The Slice table is sorted by (track, lane, start) and slices of one lane do not overlap, so each pixel of a lane is one run
-of neighbouring rows. Runs are found by binary search; count and busy time come from positions and prefix sums, the longest
-slice of a run from a range-maximum index (blocks of 32 slices, sparse table over blocks). The cost grows with pixels × lanes
-and the logarithm of the slices, not with their number. Lanes whose slices overlap after all are answered row by row.
+The Slice table is sorted by (track, lane, start) and slices of one lane do not overlap, so each pixel of a lane is one
+run of neighbouring rows. Runs are found by binary search; count and busy time come from positions and prefix sums, the
+longest slice of a run from a range-maximum index (blocks of 32 slices, sparse table over blocks). The cost grows with
+pixels × lanes and the logarithm of the slices, not with their number. Lanes whose slices overlap after all are answered
+row by row.
 """
 
 from __future__ import annotations
@@ -228,12 +229,13 @@ class Timeline:
         """What to draw of `start <= time < end` on `width` pixels, one row per item (see docs/http-api.md).
 
         A slice at least one pixel wide is an item of its own with its true start and duration, also where it reaches
-        beyond the range. Narrower slices that start in the same pixel of a lane are one item: from the first start to the
-        last end, `event_id`, `name_id` and `op_id` of the longest (the first of equals), `busy` the covered share. Gaps of
-        at least one pixel come last, as kind 1.
+        beyond the range. Narrower slices that start in the same pixel of a lane are one item: from the first start to
+        the last end, `event_id`, `name_id` and `op_id` of the longest (the first of equals), `busy` the covered share.
+        Gaps of at least one pixel come last, as kind 1.
 
         Args:
-            start, end: relative to the profile's origin, ns.
+            start: relative to the profile's origin, ns.
+            end: likewise, excluded.
             width: pixels, at least 1.
             tracks: only these; None for all.
         """
@@ -310,7 +312,7 @@ class Timeline:
             self._estimated_before[last] > self._estimated_before[first],
         )
 
-    def _merged(
+    def _merged(  # noqa: PLR0917
         self,
         first: Ints,
         longest: Ints,
@@ -336,7 +338,9 @@ class Timeline:
             0,
         )
 
-    def _row_by_row(self, lane: _Lane, bounds: Ints, start: int, end: int, length: int, width: int) -> pa.Table:
+    def _row_by_row(  # noqa: PLR0917
+        self, lane: _Lane, bounds: Ints, start: int, end: int, length: int, width: int
+    ) -> pa.Table:
         """The same answer for a lane in which slices overlap."""
         starts, ends = self.start[lane.first : lane.last], self.end[lane.first : lane.last]
         seen = np.nonzero((starts < end) & ((ends > start) | (starts >= start)))[0] + lane.first
@@ -474,8 +478,8 @@ def _occupancies(profile: Profile) -> Sequence[tuple[str, Occupancy]]:
     if cached is None:
         origin = profile.origin_ns
         queries = {
-            "framework": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM HostOp LEFT JOIN Name USING (name) "
-            "WHERE parent_id < 0",
+            "framework": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM HostOp "
+            "LEFT JOIN Name USING (name) WHERE parent_id < 0",
             "device": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM Execution LEFT JOIN Name "
             "ON Name.name = CASE WHEN op = '' THEN Execution.name ELSE op END",
         }

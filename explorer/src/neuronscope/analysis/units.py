@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Decimal
+
 __all__ = ["count_word", "format_bytes", "format_ns", "format_percent", "format_rate", "format_share", "plural"]
 
 _TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
@@ -9,21 +11,19 @@ _BYTE_UNITS = ((1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"), (
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
-def significant(value: float) -> str:
-    """`value` with three significant digits and no exponent: 388, 60.9, 2.36, 0.104."""
-    if value == 0:
+def significant(value: float | Decimal) -> str:
+    """`value` with three significant digits and no exponent, halves rounded away from zero: 388, 60.9, 2.36, 0.104."""
+    number = Decimal(value)
+    if number == 0:
         return "0"
-    for digits in (2, 1, 0):
-        if abs(float(f"{value:.{digits}f}")) < 10 ** (3 - digits):
-            break
-    if abs(value) < 1:
-        digits = 3
-    return f"{value:.{digits}f}"
+    for _ in range(2):  # rounding up may add a digit in front: 99.96 is 100, not 100.0
+        number = number.quantize(Decimal(1).scaleb(min(number.adjusted() - 2, 0)), ROUND_HALF_UP)
+    return f"{number:f}"
 
 
 def _scaled(value: float, units: tuple[tuple[int, str], ...]) -> str:
     for index, (size, unit) in enumerate(units):
-        text = significant(value / size)
+        text = significant(Decimal(value) / size)
         last = index + 1 == len(units)
         if last or abs(float(text)) < units[index + 1][0] / size:
             return f"{text} {unit}"

@@ -1,4 +1,4 @@
-"""Routes of docs/http-api.md over opened profiles. Every answer is computed by `neuronscope.analysis`; nothing is written."""
+"""Routes of docs/http-api.md over opened profiles. `neuronscope.analysis` computes every answer; nothing is written."""
 
 from __future__ import annotations
 

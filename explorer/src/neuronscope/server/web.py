@@ -27,11 +27,16 @@ _TYPES = {
 }
 
 _MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Neuronscope</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:4em auto;padding:0 1em}code{background:#8882;padding:.1em .3em}</style>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 40em; margin: 4em auto; padding: 0 1em }
+code { background: #8882; padding: .1em .3em }
+</style>
 <h1>The page has not been built</h1>
-<p>The server runs and answers <a href="/api/profiles">/api/profiles</a>, but this installation of neuronscope holds no web
-page. In a clone of the repository run <code>make ui</code> and reload; a wheel from <code>make wheels</code> has it built in.</p>
-<p>The same figures are in the terminal: <code>neuronscope summary PATH</code>, <code>neuronscope compare PATH PATH</code>.</p></html>
+<p>The server runs and answers <a href="/api/profiles">/api/profiles</a>, but this installation of neuronscope holds no
+web page. In a clone of the repository run <code>make ui</code> and reload; a wheel from <code>make wheels</code> has it
+built in.</p>
+<p>The same figures are in the terminal: <code>neuronscope summary PATH</code>,
+<code>neuronscope compare PATH PATH</code>.</p></html>
 """
 
 

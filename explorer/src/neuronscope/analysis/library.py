@@ -1,0 +1,44 @@
+"""Profiles from the store: opened by path (ingested on first use) or by the id they got there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from neuronscope.analysis.profile import Profile
+from neuronscope.readers import Progress
+from neuronscope.store import Profile as Stored
+from neuronscope.store import Store
+
+__all__ = ["library_profiles", "of_stored", "open_profile"]
+
+
+def of_stored(stored: Stored, name: str | None = None) -> Profile:
+    """A stored profile with its analyses."""
+    return Profile(name or stored.name, stored.path, stored.source, stored.result)
+
+
+def open_profile(
+    path: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    data_path: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Profile:
+    """Open a trace file or session folder; ingests it unless the library holds it already.
+
+    A folder of Parquet tables as the library keeps them (also one copied from another machine) is opened as it is.
+
+    Raises:
+        FormatError: no profile there; the message lists what was looked for.
+        OSError: unreadable, or the library's folder is not writable.
+    """
+    folder = Path(path)
+    if (folder / "ProfileInfo.parquet").is_file() and (folder / "Track.parquet").is_file():
+        return Profile(name or folder.name, folder, folder)
+    return of_stored(Store(data_path).add(Path(path), name=name, progress=progress), name)
+
+
+def library_profiles(data_path: str | os.PathLike[str] | None = None) -> list[Profile]:
+    """Every profile of the library, oldest first."""
+    return [of_stored(stored) for stored in Store(data_path).list()]

@@ -1,0 +1,56 @@
+"""`neuronscope serve`: the server alone, over given profiles or the whole library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from neuronscope.cli.options import DataPath, Host, Names, Port
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from neuronscope.analysis.profile import Profile
+
+__all__ = ["serve", "serve_profiles"]
+
+
+def serve(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH...]", help="Profiles; none: every profile of the library.")
+    ] = None,
+    name: Names = None,
+    host: Host = "127.0.0.1",
+    port: Port = 3001,
+    data_path: DataPath = None,
+) -> None:
+    """Serve the page over profiles without printing their facts."""
+    from neuronscope.analysis.library import library_profiles
+    from neuronscope.cli.opening import open_profiles
+
+    profiles = open_profiles(paths, name, data_path) if paths else library_profiles(data_path)
+    serve_profiles(profiles, host, port, open_browser=False)
+
+
+def serve_profiles(profiles: Sequence[Profile], host: str, port: int, open_browser: bool) -> None:
+    """Bind, print the link (and over SSH the tunnel command), serve until interrupted."""
+    from neuronscope.server import run
+
+    server = run.bind(host, port)
+    link = run.url(server)
+    bound = server.getsockname()[1]
+    if port and bound != port:
+        typer.echo(f"Port {port} is taken: using {bound}.")
+    tunnel = run.tunnel_command(bound)
+    if tunnel:
+        typer.echo(f"On your own machine first run: {tunnel}")
+    typer.echo(f"Open {link}  (Ctrl-C stops the server)")
+
+    def ready() -> None:
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(link)
+
+    run.serve(profiles, server, ready)

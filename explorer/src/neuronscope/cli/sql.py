@@ -1,0 +1,52 @@
+"""`neuronscope sql`: a query over a profile's tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from neuronscope.cli.options import DataPath, Json, OnePath
+from neuronscope.formats.errors import NeuronscopeError
+
+__all__ = ["sql"]
+
+_SHOWN = 100
+
+
+def sql(
+    path: OnePath,
+    query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL; - reads it from standard input.")],
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print every row as CSV.")] = False,
+    data_path: DataPath = None,
+) -> None:
+    """Query a profile: its tables (--show-profile-schema lists them), operators(), executions(), idle(), totals()."""
+    from neuronscope.analysis.units import plural
+    from neuronscope.cli.opening import open_profiles
+    from neuronscope.cli.text import table
+
+    if as_json and as_csv:
+        raise NeuronscopeError("--json and --csv exclude each other")
+    result = open_profiles([path], None, data_path)[0].sql(sys.stdin.read() if query == "-" else query)
+    names = result.column_names
+    if as_json:
+        typer.echo(json.dumps(result.to_pylist(), ensure_ascii=False, default=str))
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(names)
+        for batch in result.to_batches():
+            writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    else:
+        rows = [[_text(value) for value in row.values()] for row in result.slice(0, _SHOWN).to_pylist()]
+        typer.echo(table(names, rows, indent=0) if rows else "  ".join(names))
+        more = result.num_rows - len(rows)
+        hidden = f", {more:,} not shown (--csv prints all)" if more else ""
+        typer.echo(f"{plural(result.num_rows, 'row')}{hidden}")
+
+
+def _text(value: Any) -> str:
+    return "NULL" if value is None else " ".join(str(value).split())

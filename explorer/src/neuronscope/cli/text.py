@@ -1,0 +1,39 @@
+"""Plain tables that fit 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["WIDTH", "clip", "table", "wrap"]
+
+WIDTH = 80
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 2) -> str:
+    """The first column left-aligned and shortened to fit, the others right-aligned in full."""
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(len(cell) for cell in column) for column in columns]
+    rest = sum(widths[1:]) + 2 * (len(widths) - 1) + indent
+    widths[0] = max(min(widths[0], WIDTH - rest), 8)
+    lines = []
+    for row in [header, *rows]:
+        cells = [clip(row[0], widths[0]).ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append(" " * indent + "  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def clip(text: str, width: int) -> str:
+    """`text` in at most `width` characters, the middle left out: both ends tell kernels apart."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) * 2 // 3
+    tail = width - 1 - head
+    return f"{text[:head]}…{text[len(text) - tail :]}"
+
+
+def wrap(text: str, indent: str = "  ") -> str:
+    """A sentence broken at 80 columns."""
+    import textwrap
+
+    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
