@@ -1,8 +1,8 @@
 """From torch to what the compiler is given: eager calls and FX graphs become `neuroncore.graph.Graph`.
 
-`graph_from_call` serves the executable cache's miss (one ATen op), `graph_from_fx` serves torch.compile (an aot_autograd graph).
-Both give the same node for the same op: arguments in the schema's order, defaults left out, arguments that say nothing about the
-arithmetic (device, layout, pinning, generators) dropped, tensors on the host with a single element inlined as numbers.
+`graph_from_call` serves the executable cache's miss (one ATen op), `graph_from_fx` torch.compile (an aot_autograd graph).
+Both give the same node for the same op: arguments in the schema's order, defaults left out, arguments that say
+nothing about the arithmetic (device, layout, pinning, generators) dropped, single numbers on the host inlined.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from neuroncore.graph import Graph, Node, TensorSpec, Value
 from torch import fx
 
-from neuroncore.graph import Graph, Node, TensorSpec, Value
-
-__all__ = ["display", "dtype_name", "graph_from_call", "graph_from_fx", "operator_of", "tensor_spec"]
+__all__ = ["LoweringError", "display", "dtype_name", "graph_from_call", "graph_from_fx", "operator_of", "tensor_spec"]
 
 #: Names of torch's dtypes in neuroncore. Types of equal width stand in for those NeuronCores don't have.
 _DTYPES = {
     torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.float64: "fp64",
     torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e4m3fnuz: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2",
-    torch.float8_e5m2fnuz: "fp8_e5m2", torch.int8: "int8", torch.int16: "int16", torch.int32: "int32", torch.int64: "int64",
-    torch.uint8: "uint8", torch.uint16: "uint16", torch.uint32: "uint32", torch.uint64: "int64", torch.bool: "bool",
+    torch.float8_e5m2fnuz: "fp8_e5m2", torch.int8: "int8", torch.int16: "int16", torch.int32: "int32",
+    torch.int64: "int64", torch.uint8: "uint8", torch.uint16: "uint16", torch.uint32: "uint32", torch.uint64: "int64",
+    torch.bool: "bool",
     torch.complex64: "complex64", torch.complex128: "complex128",
 }  # fmt: skip
 
 #: c10::ScalarType's numbers, as dtype arguments arrive from C++.
 _SCALAR_TYPES = {
     0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
-    7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16, 23: torch.float8_e5m2,
-    24: torch.float8_e4m3fn, 25: torch.float8_e5m2fnuz, 26: torch.float8_e4m3fnuz, 27: torch.uint16, 28: torch.uint32,
+    7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16,
+    23: torch.float8_e5m2, 24: torch.float8_e4m3fn, 25: torch.float8_e5m2fnuz, 26: torch.float8_e4m3fnuz,
+    27: torch.uint16, 28: torch.uint32,
     29: torch.uint64,
 }  # fmt: skip
 
@@ -56,7 +57,8 @@ def dtype_name(dtype: torch.dtype) -> str:
     """
     name = _DTYPES.get(dtype)
     if name is None:
-        raise LoweringError(f"{dtype} has no counterpart on a NeuronCore; known: {', '.join(sorted(set(_DTYPES.values())))}")
+        known = ", ".join(sorted(set(_DTYPES.values())))
+        raise LoweringError(f"{dtype} has no counterpart on a NeuronCore; known: {known}")
     return name
 
 
@@ -128,8 +130,8 @@ def graph_from_call(
 def graph_from_fx(module: fx.GraphModule, name: str) -> Graph:
     """The graph of an ATen-level FX module whose nodes carry fake values, as aot_autograd gives them.
 
-    Copies back into an input become `Graph.mutates`. Tensor constants of the module become further inputs, those with a single
-    element on the host numbers.
+    Copies back into an input become `Graph.mutates`. Tensor constants of the module become further inputs, those with a
+    single element on the host numbers.
 
     Raises:
         LoweringError: a dtype or layout without a counterpart.
@@ -178,7 +180,8 @@ class _FxReader:
                 outputs = list(_values(fx.map_arg(node.args[0], self.env.__getitem__)))
             else:
                 self.env[node] = self._call(node)
-        return Graph(self.name, tuple(self.inputs), tuple(self.nodes), tuple(outputs), tuple(sorted(self.mutates.items())))
+        mutates = tuple(sorted(self.mutates.items()))
+        return Graph(self.name, tuple(self.inputs), tuple(self.nodes), tuple(outputs), mutates)
 
     def _input(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -231,7 +234,7 @@ class _FxReader:
 def _bind(
     schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensor: Callable[[torch.Tensor], Any] | None
 ) -> tuple[tuple[Any, ...], tuple[tuple[str, Any], ...], list[tuple[str, Any]]]:
-    """Arguments by the schema: positional ones, named ones without defaults, and (name, value) of those that are written."""
+    """Arguments by the schema: positional ones, named ones that are no defaults, and the written ones by name."""
     positional: list[tuple[Any, bool]] = []
     named: list[tuple[str, Any]] = []
     written: list[tuple[str, Any]] = []
@@ -303,7 +306,7 @@ def _values(value: Any) -> Iterator[Value]:
 
 
 def _specs(results: Any) -> Iterator[TensorSpec]:
-    """Specs of the tensors in a result, flattened in order; a missing tensor (an unwanted gradient) keeps its place, empty."""
+    """Specs of the tensors in a result, flattened; a missing tensor (an unwanted gradient) keeps its place, empty."""
     for item in _leaves(results):
         if isinstance(item, torch.Tensor):
             yield tensor_spec(item)
@@ -319,7 +322,7 @@ def _nest(value: Any, new: Callable[[], Value]) -> Any:
 
 
 def _on_device(values: Any) -> bool:
-    """True when some tensor is not on the host, so that single-element host tensors are numbers that travel with the call."""
+    """True when some tensor is not on the host, so that single numbers on the host travel with the call."""
     return any(isinstance(item, torch.Tensor) and item.device.type not in ("cpu", "meta") for item in _leaves(values))
 
 
@@ -328,6 +331,6 @@ def _ints(sizes: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _source(stack_trace: str | None) -> str:
-    """ "file.py:line" of the innermost frame in an FX node's stack trace; empty when there is none."""
+    """The innermost frame of an FX node's stack trace as "file.py:line"; empty when there is none."""
     frames = _FRAME.findall(stack_trace or "")
     return f"{frames[-1][0]}:{frames[-1][1]}" if frames else ""

@@ -1,0 +1,86 @@
+"""One compiled graph: compiled once to a program, then each call makes one launch and issues the graph's arithmetic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from neuroncore.errors import CapacityError, TargetError
+from torch import fx
+
+from torch_neuronx import _C, _programs, lowering
+from torch_neuronx.compile import artifacts, metrics
+from torch_neuronx.compile.errors import NEFFCompilationError
+from torch_neuronx.compile.names import graph_name
+from torch_neuronx.compile.placement import Placement, place
+
+__all__ = ["CompiledGraph", "compile_fx"]
+
+
+class CompiledGraph:
+    """What aot_autograd calls: takes a list of arguments, which it empties so that they can be freed early."""
+
+    _boxed_call = True  # aot_autograd's mark of this calling convention
+
+    def __init__(self, name: str, body: Callable[..., Any], executable_id: int, placement: Placement) -> None:
+        self.name = name
+        self._body = body
+        self._executable_id = executable_id
+        self._placement = placement
+
+    def __call__(self, boxed: list[Any]) -> Any:
+        """Launch once; values are ready when the device is synchronized."""
+        args = list(boxed)
+        boxed.clear()
+        moved = self._placement.inputs(args)
+        results = _C.launch(self._executable_id, self._placement.device.index, lambda: self._body(*moved))
+        return self._placement.results(results, args, moved)
+
+
+def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_backward: bool) -> CompiledGraph:
+    """Compile an ATen-level graph.
+
+    Raises:
+        NEFFCompilationError: the target is unknown or the graph doesn't fit the device.
+    """
+    name = graph_name(model)
+    started = time.perf_counter()
+    placement = place(module, is_backward)
+    prepared = time.perf_counter()
+    try:
+        graph = lowering.graph_from_fx(module, name)
+        lowered = time.perf_counter()
+        fields = _programs.executable_fields(graph, name, name, raises=(TargetError, CapacityError))
+    except Exception as error:
+        raise NEFFCompilationError(
+            f"Neuron backend NEFF execution setup failed with unexpected error: graph {name}: {error}"
+        ) from error
+    compiled = time.perf_counter()
+    artifacts.write(name, module, fields["neff"])
+    metrics.record(
+        metrics.NeuronCompilationMetrics(
+            graph_id=metrics.next_id(),
+            graph_name=name,
+            model_name=model,
+            has_collectives=any("c10d" in node.target for node in graph.nodes),
+            graph_node_count=len(module.graph.nodes),
+            timestamp=time.time(),
+            torch_neuronx_fx_passes_us=round((prepared - started) * 1e6),
+            torch_neuronx_lower_us=round((lowered - prepared) * 1e6),
+            torch_neuronx_compile_us=round((compiled - lowered) * 1e6),
+        )
+    )
+    return CompiledGraph(name, _body(module), _C.create_executable(fields), placement)
+
+
+def _body(module: fx.GraphModule) -> Callable[..., Any]:
+    """The graph's generated code, under no_grad: autograd was traced already."""
+    forward = module.forward
+
+    def run(*args: Any) -> Any:
+        with torch.no_grad():
+            return forward(*args)
+
+    return run
