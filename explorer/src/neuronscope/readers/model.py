@@ -67,6 +67,7 @@ class _Model:
         self.edges: list[tuple[Int64, Int64, str]] = []
         self.built = Built()
         self.tables = self.built.tables
+        self.busy: tuple[Int64, Int64, Int64] | None = None  # device, start, end of what keeps devices busy
 
     # Order, processes, operators
 
@@ -201,10 +202,10 @@ class _Model:
         execution = self.execution
         self.built.device_slices = len(execution["start_ts"])
         self.built.device_time_ns = int(execution["duration_ns"].sum())
-        if len(execution["start_ts"]):
-            self.built.device_busy_ns = lanes.busy_ns(
-                _pair_codes(execution["process_id"], execution["device"]), execution["start_ts"], execution["end_ts"]
-            )
+        if self.busy is None:
+            device = _pair_codes(execution["process_id"], execution["device"])
+            self.busy = device, execution["start_ts"], execution["end_ts"]
+        self.built.device_busy_ns = lanes.busy_ns(*self.busy)
 
     def _executions_of_rows(self) -> None:
         """Kernels, copies and fills of a trace: one row each; rows of our emulator carry their split in the arguments."""
@@ -244,6 +245,7 @@ class _Model:
         duration = end - start
         cores = np.ones(count, np.int32)
         if self.trace.neuron and count and (ev.pcore[rows] >= 0).any():
+            self.busy = _pair_codes(self.process[rows], ev.nc[rows]), start, end
             first, end, duration, cores = self._over_cores(rows, start, end)
             kept = rows[first]
             facts = {}

@@ -29,6 +29,7 @@ _TYPES: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
     "string": pa.string(),
     "list<string>": pa.list_(pa.string()),
+    "list<int64>": pa.list_(pa.int64()),
 }
 
 
@@ -57,6 +58,8 @@ def _tables() -> Mapping[str, tuple[str, tuple[Field, ...]]]:
     enums: dict[str, list[str]] = document["enums"]
     found: dict[str, tuple[str, tuple[Field, ...]]] = {}
     for table in document["tables"]:
+        if table["transient"]:
+            continue  # answers of its HTTP interface, never kept in a profile
         columns = tuple(
             Field(
                 field["name"],

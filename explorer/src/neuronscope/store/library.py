@@ -1,0 +1,179 @@
+"""`Store`: profiles under one folder, made once per source and kept until the source or the store version changes.
+
+Layout: ``<root>/profiles/global/<id>@latest/{manifest.json, *.parquet}``. A profile is made in a folder of its own beside
+(`.making-…`) and renamed when complete, under a lock per id: whoever looks sees all of it or nothing, and what a killed
+process left behind is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from neuronscope.formats.errors import NeuronscopeError
+from neuronscope.readers import Progress, Reader, detect
+from neuronscope.store._lock import locked
+from neuronscope.store.profile import MANIFEST, Profile, result_to_json
+
+__all__ = ["STORE_VERSION", "Store", "StoreError", "default_data_path"]
+
+STORE_VERSION = 1  # raise it when tables change: profiles of another version are made anew from their source
+_HASHED_BYTES = 4 << 20  # files up to this size are recognized by content too
+_LATEST = "@latest"
+_MAKING = ".making-"
+
+
+class StoreError(NeuronscopeError, OSError):
+    """The store's folder cannot be used; says which and what to do."""
+
+
+def default_data_path() -> Path:
+    """$NEURONSCOPE_DATA_PATH, else the platform's place for a user's data (on Linux $XDG_DATA_HOME) + /neuronscope."""
+    if chosen := os.environ.get("NEURONSCOPE_DATA_PATH"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin" and not os.environ.get("XDG_DATA_HOME"):
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "neuronscope"
+
+
+class Store:
+    """The library under one folder. Several processes may use it at once."""
+
+    def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
+        """Open (and make on first write) the library at `root`, by default `default_data_path()`."""
+        self.root = Path(root).expanduser() if root is not None else default_data_path()
+
+    @property
+    def _profiles(self) -> Path:
+        return self.root / "profiles" / "global"
+
+    def add(self, path: str | os.PathLike[str], name: str | None = None, progress: Progress | None = None) -> Profile:
+        """Ingest a file or folder, or open what was made from it if neither it nor the store version has changed.
+
+        Args:
+            name: for people; by default made from the path.
+
+        Raises:
+            FormatError: not a profile.
+            OSError: the source is unreadable, or the store (`StoreError`) can't be written.
+        """
+        reader = detect(path)
+        source = reader.source.resolve()
+        fingerprint = _fingerprint(reader)
+        identity = _identity(source)
+        final = self._profiles / f"{identity}{_LATEST}"
+        try:
+            self._profiles.mkdir(parents=True, exist_ok=True)
+            lock = self._profiles / f".{identity}.lock"
+            with locked(lock):
+                known = _try_open(final)
+                if known is not None and known.fingerprint == fingerprint and name in (None, known.name):
+                    return known
+                self._clean(identity)
+                making = Path(tempfile.mkdtemp(prefix=f"{_MAKING}{identity}-", dir=self._profiles))
+                try:
+                    self._make(reader, making, identity, name or _name(source), fingerprint, progress)
+                    _replace(making, final)
+                except BaseException:
+                    shutil.rmtree(making, ignore_errors=True)
+                    raise
+        except PermissionError as error:
+            if str(self.root) in str(error.filename or ""):
+                raise StoreError(f"{self.root}: the store cannot be written ({error.strerror}); give --data-path") from None
+            raise
+        return Profile(final)
+
+    def _make(
+        self, reader: Reader, making: Path, identity: str, name: str, fingerprint: str, progress: Progress | None
+    ) -> None:
+        result = reader.read(making, progress)
+        manifest = {
+            "store_version": STORE_VERSION,
+            "id": identity,
+            "name": name,
+            "source": str(reader.source.resolve()),
+            "fingerprint": fingerprint,
+            "created_ns": time.time_ns(),
+            "result": result_to_json(result),
+        }
+        text = json.dumps(manifest, ensure_ascii=False, indent=1)
+        (making / MANIFEST).write_text(text, encoding="utf-8")
+        making.chmod(0o755)
+
+    def _clean(self, identity: str) -> None:
+        """Remove what killed processes left of this id; its lock is held, so nobody works on it."""
+        for left in self._profiles.glob(f"{_MAKING}{identity}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def open(self, profile_id: str) -> Profile:
+        """Open a profile by id.
+
+        Raises:
+            KeyError: no such profile.
+        """
+        if not re.fullmatch(r"[\w.-]+", profile_id) or profile_id.startswith("."):
+            raise KeyError(profile_id)
+        profile = _try_open(self._profiles / f"{profile_id}{_LATEST}")
+        if profile is None:
+            raise KeyError(profile_id)
+        return profile
+
+    def list(self) -> list[Profile]:
+        """All complete profiles, oldest first."""
+        if not self._profiles.is_dir():
+            return []
+        found = [_try_open(path) for path in self._profiles.glob(f"*{_LATEST}") if not path.name.startswith(".")]
+        return sorted((p for p in found if p is not None), key=lambda p: (p.created_ns, p.id))
+
+
+def _try_open(path: Path) -> Profile | None:
+    try:
+        return Profile(path)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # absent, or of a version whose manifest was different: made anew from its source
+
+
+def _replace(new: Path, final: Path) -> None:
+    if final.exists():
+        old = Path(tempfile.mkdtemp(prefix=f"{_MAKING}{final.name.removesuffix(_LATEST)}-", dir=final.parent))
+        final.rename(old / "old")
+        new.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        new.rename(final)
+
+
+def _fingerprint(reader: Reader) -> str:
+    """Hash over the store version and each file's name, size, time and, of small files, content."""
+    digest = hashlib.sha256(f"{STORE_VERSION}:{reader.format}".encode())
+    for file in reader.files():
+        stat = file.stat()
+        digest.update(f"\0{file.name}:{stat.st_size}:{stat.st_mtime_ns}".encode())
+        if stat.st_size <= _HASHED_BYTES:
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _identity(source: Path) -> str:
+    """A readable, URL-safe id that is the same for the same path."""
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", _name(source)).strip("-").lower()[:48] or "profile"
+    return f"{slug}-{hashlib.sha256(str(source).encode()).hexdigest()[:8]}"
+
+
+def _name(source: Path) -> str:
+    """What people call it: of a session `<output folder>`, of a file its name without endings."""
+    if source.is_dir():
+        instance = source.parent
+        return instance.parent.name if re.search(r"_pid_\d+$", instance.name) else source.name
+    return re.sub(r"(\.pt)?(\.trace)?\.json(\.gz)?$", "", source.name)
