@@ -469,8 +469,8 @@ def _var(b: Builder, x: Any, dim: Any = None, unbiased: bool = True, keepdim: bo
     divisor = count - (int(unbiased) if correction is None else correction)
     if divisor <= 0:
         raise NotLowered("variance of too few elements")
-    mean = b.reduce("add", view, axes, keepdim=True, scale=1.0 / count)
-    centered = b.map("subtract", view, mean)
+    minus = b.reduce("add", view, axes, keepdim=True, scale=-1.0 / count)
+    centered = b.map("add", view, minus)
     name = b.node.target.replace("::", ".").removeprefix("aten.")
     dtype = b.spec().dtype
     variance = b.reduce("add", b.map("square", centered), axes, keepdim=keepdim, dtype=dtype, scale=1.0 / divisor)
@@ -479,7 +479,7 @@ def _var(b: Builder, x: Any, dim: Any = None, unbiased: bool = True, keepdim: bo
     if not name.startswith("var_mean"):
         return variance
     shape = b.spec(1).shape
-    return variance, b.map("copy", b.reshape(mean, shape), dtype=b.spec(1).dtype)
+    return variance, b.map("multiply", b.reshape(minus, shape), -1.0, dtype=b.spec(1).dtype)
 
 
 @lowering("linalg_vector_norm", "norm")
@@ -581,11 +581,13 @@ def _layer_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any, bias
     view = _tensor(b, x)
     axes = _norm_axes(view, normalized)
     count = prod(view.shape[a] for a in axes)
-    mean = b.reduce("add", view, axes, keepdim=True, scale=1.0 / max(count, 1))
-    centered = b.map("subtract", view, mean)
-    variance = b.reduce("add", b.map("square", centered), axes, keepdim=True, scale=1.0 / max(count, 1))
+    # Minus the mean, so that x - mean folds into the activation that squares it and, again, into the scaling.
+    minus = b.reduce("add", view, axes, keepdim=True, scale=-1.0 / max(count, 1))
+    squares = b.map("square", b.map("add", view, minus))
+    variance = b.reduce("add", squares, axes, keepdim=True, scale=1.0 / max(count, 1))
     rstd = b.map("rsqrt", b.map("add", variance, float(eps)))
     last = b.spec().dtype
+    centered = b.map("add", view, minus)
     y = b.map("multiply", centered, rstd, dtype="fp32" if weight is not None or bias is not None else last)
     if weight is not None:
         y = b.map("multiply", y, b.arg(weight), dtype="fp32" if bias is not None else last)
@@ -593,7 +595,7 @@ def _layer_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any, bias
         y = b.map("add", y, b.arg(bias), dtype=last)
     return (
         y,
-        b.map("copy", b.reshape(mean, b.spec(1).shape), dtype=b.spec(1).dtype),
+        b.map("multiply", b.reshape(minus, b.spec(1).shape), -1.0, dtype=b.spec(1).dtype),
         b.map("copy", b.reshape(rstd, b.spec(2).shape), dtype=b.spec(2).dtype),
     )
 

@@ -38,7 +38,7 @@ def pipeline(tiled: Tiled) -> Ordered:
             segments.append(block)
             continue
         naive = [*block.prologue, *(i for iteration in block.iterations for i, _ in iteration)]
-        for depth in (3, 2, 1):
+        for depth in (6, 5, 4, 3, 2, 1):
             ordered = [*block.prologue, *_overlapped(block, depth)]
             if depth == 1 or _same_values(naive, ordered, tensors):
                 break
@@ -49,7 +49,7 @@ def pipeline(tiled: Tiled) -> Ordered:
 
 
 def _overlapped(block: Block, depth: int) -> Iterator[Instruction]:
-    """Stage s of iteration i at time i+s; within a time the oldest iteration first."""
+    """Stage s of iteration i at time i+s; within a time the youngest iteration first."""
     staged: list[dict[int, list[Instruction]]] = []
     most = 0
     for iteration in block.iterations:
@@ -59,7 +59,7 @@ def _overlapped(block: Block, depth: int) -> Iterator[Instruction]:
         most = max(most, *by_stage)
         staged.append(by_stage)
     for time in range(len(staged) + most):
-        for stage in range(most, -1, -1):
+        for stage in range(most + 1):
             if 0 <= time - stage < len(staged):
                 yield from staged[time - stage].get(stage, ())
 

@@ -164,7 +164,7 @@ class _Product(StepEmitter):
         tiler.stage = 0
         with tiler.builder.op(contract.op, contract.source):
             if self.a.turned:
-                self._turn(self.a.layout(batch), first, self.parts, lambda k: self._stationary(k), "a")
+                self._turn(self.a.layout(batch), first, self.parts, self._stationary, "a")
             elif first == start:
                 layout = self.a.layout(batch)
                 for k in range(self.k_tiles):
@@ -184,10 +184,11 @@ class _Product(StepEmitter):
             width = min(_MOVING, self.columns - column)
             for k in range(self.k_tiles):
                 kp = self._depth(k)
+                stationary, start = self._stationary(k) if self.a.turned else (self._stationary_tile(k), offset)
                 self.tiler.emit(
                     "nc_matmul",
                     dst=accumulator.access((0, self.parts), ((1, width),), offset=column),
-                    stationary=self._stationary_tile(k).access((0, kp), ((1, self.parts),), offset=offset),
+                    stationary=stationary.access((0, kp), ((1, self.parts),), offset=start),
                     moving=self._moving(k).access((0, kp), ((1, width),), offset=column),
                     accumulate=k > 0,
                 )

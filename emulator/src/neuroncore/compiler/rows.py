@@ -24,7 +24,7 @@ __all__ = ["StepEmitter", "tile_rows"]
 #: Bytes per partition a transfer should move: beyond this a row costs its bytes, not its descriptor
 #: (reference/hw/compile_rules.md section 5); larger tiles only delay the first computation.
 _ROW_BYTES = 8192
-_SLOTS = 4
+_SLOTS = 6
 _INTEGERS = frozenset({"int32", "uint32"})
 
 
@@ -131,14 +131,26 @@ def _cost(tiler: Tiler, outside: list[View], kernel: Kernel, rows: int, cols: in
     target = tiler.target
     height = min(rows, target.partitions)
     tiles = -(-rows // target.partitions)
-    transfer = 0.0
+    own = {w.buffer for p in kernel.prims for w in writes(p)}
+    queues = {True: 0.0, False: 0.0}
+    moved = 0
+    once = 0.0
     for view in outside:
         layout = layout_of(view, rows, cols)
         assert layout is not None
-        transfer += transfer_ns(target, layout, height, cols, tiler.kernels.buffers[view.buffer].dtype)
+        dtype = tiler.kernels.buffers[view.buffer].dtype
+        alone = transfer_ns(target, layout, height, cols, dtype)
+        transfers = sum(1 for _ in pieces(layout, 0, height, 0, 1 if layout.by_row else cols))
+        interval = target.dma_queue_interval_ns if tiles > 1 or transfers > 1 else 0.0
+        spent = max(alone, transfers * interval)
+        if layout.by_column:
+            once += spent
+            continue
+        queues[view.buffer in own] += spent
+        moved += height * (1 if layout.by_row else cols) * DTYPE_BYTES[dtype]
+    transfer = max(*queues.values(), moved / target.dma_bytes_per_second * 1e9)
     compute = len(kernel.prims) * max(64, cols) / target.vector_clock_hz * 1e9
-    issue = len(outside) * (target.dge_fixed_ns + target.dge_row_ns * height) / 2
-    return tiles * max(transfer, compute, issue) + transfer + compute
+    return tiles * max(transfer, compute) + sum(queues.values()) + once + compute
 
 
 def transfer_ns(target: Target, layout: Layout, height: int, cols: int, dtype: str) -> float:
@@ -194,7 +206,7 @@ class StepEmitter:
 
     def __init__(self, tiler: Tiler, selection: Selection) -> None:
         self.tiler, self.selection = tiler, selection
-        self.load_ns = {"Vector": 0.0, "Scalar": 0.0}
+        self.load_ns = {"Vector": 0.0, "Scalar": 0.0, "GpSimd": 0.0}
         tables = {FUNCTION_TABLES.get(s.fn, "") for s in selection.steps if s.form == "activation"}
         self.tables = {t for t in tables if t}
 
@@ -250,12 +262,11 @@ class StepEmitter:
             elif step.form == "tensor":
                 assert step.a is not None
                 integers = self.selection.dtypes[step.out] in _INTEGERS and step.fn in ("add", "subtract", "multiply", "max", "min")
-                engine = "GpSimd" if integers or step.fn == "power" else "Vector"
+                engine = "GpSimd" if integers or step.fn == "power" else self._pair_engine(step, width)
                 emit(
                     "tensor_tensor", dst=dst, data1=self.full(step.x, parts, width), data2=self.full(step.a, parts, width),
                     op=step.fn, engine=engine,
                 )  # fmt: skip
-                self._busy("Vector", (1 if self._half(step) else 2) * width)
             elif step.form == "choose":
                 assert step.a is not None and step.b is not None
                 emit(
@@ -343,6 +354,17 @@ class StepEmitter:
         keys = [*step.inputs(), step.out]
         return all(self.selection.dtypes[k] in ("bf16", "fp16") for k in keys)
 
+    def _pair_engine(self, step: Step, width: int) -> str:
+        """Vector, or GpSimd where a kernel has so much work on two tiles that Vector alone would be the bottleneck."""
+        heavy = sum(s.form in ("tensor", "pair", "choose", "merge") and not self._half(s) for s in self.selection.steps)
+        cycles = {"Vector": (1 if self._half(step) else 2) * width, "GpSimd": 150 + 2 * width}
+        engine = "Vector"
+        if heavy > 1 and width >= 512 and not self._half(step):
+            clock = self.tiler.target.clock_hz
+            engine = min(cycles, key=lambda e: (self.load_ns[e] + cycles[e] / clock(e) * 1e9, e == "GpSimd"))
+        self._busy(engine, cycles[engine])
+        return engine
+
     def _busy(self, engine: str, cycles: float) -> None:
         self.load_ns[engine] += max(64.0, cycles) / self.tiler.target.clock_hz(engine) * 1e9
 
@@ -388,6 +410,7 @@ class _Rows(StepEmitter):
                     assert layout is not None
                     self.layouts[key] = layout
         self.persistent = self._persistent()
+        self.dead: set[Key] = set()
         self.slot_of, self.depth = self._slots()
 
     # -- slots ---------------------------------------------------------------------------------------------------------
@@ -425,14 +448,20 @@ class _Rows(StepEmitter):
             constant += DTYPE_BYTES[self.selection.dtypes[key]] * (self.shape.cols if wide else 1)
         limit = self.tiler.target.sbuf_usable_bytes_per_partition - constant - 1024
         iterations = self.row_tiles * self.chunks
+        read = {k for s in steps for k in s.inputs()} | {k for k, _ in self.selection.stores}
+        self.dead = {s.out for s in steps if s.form == "activation" and s.total is not None and s.out not in read}
+        keys = [k for k in keys if k not in self.dead]
+        junk = self.shape.width * 2 if self.dead or any(s.form == "reduce" and s.fn == "add" for s in steps) else 0
         slots = {key: self._name(key) for key in keys}
-        junk = self.shape.width * 4 if any(s.form == "reduce" and s.fn == "add" for s in steps) else 0
-        total = sum(_padded(self._bytes(k)) for k in keys) + junk
-        depth = min(_SLOTS, iterations, limit // max(1, total))
-        if depth >= min(3, iterations):
-            return slots, depth
-        slots, total = self._reused(keys)
-        return slots, max(1, min(_SLOTS, iterations, limit // max(1, total + junk)))
+        total = sum(_padded(self._bytes(k)) for k in keys)
+        want = min(_SLOTS, iterations)
+        depth = min(want, (limit - junk) // max(1, total))
+        if depth < want:
+            reused, total = self._reused(keys)
+            deeper = min(want, (limit - junk) // max(1, total))
+            if deeper > depth:
+                slots, depth = reused, deeper
+        return slots, max(1, depth)
 
     def _reused(self, keys: list[Key]) -> tuple[dict[Key, str], int]:
         """Slots shared by values that are not live together."""
@@ -476,6 +505,8 @@ class _Rows(StepEmitter):
         return self.names[key]
 
     def tile(self, key: Key) -> Tile:
+        if key in self.dead:
+            return self.junk(self.shape.width)
         size = DTYPE_BYTES[self.selection.dtypes[key]]
         dtype = self.selection.dtypes[key]
         if key in self.persistent:
@@ -492,7 +523,7 @@ class _Rows(StepEmitter):
         return super().full(value, parts, width)
 
     def junk(self, columns: int) -> Tile:
-        return self.tiler.sbuf(f"{self.prefix}_junk", self.height, self.shape.width, "fp32")
+        return self.tiler.sbuf(f"{self.prefix}_junk", self.height, self.shape.width, "bf16")
 
     def total(self, key: Key, parts: int) -> Access:
         if self.chunks == 1:
