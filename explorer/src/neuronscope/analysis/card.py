@@ -20,7 +20,11 @@ def made_by(profile: Profile) -> dict[str, Any]:
     label = info.get("label") or (
         "emulated" if emulated else "host only" if not profile.has_device_rows else "recorded"
     )
-    notes = [value for key, value in sorted(info.items()) if key.startswith("notes") and value]
+    notes = [
+        f"{key.removeprefix('notes.')}: {value}" if "." in key else value
+        for key, value in sorted(info.items())
+        if key.startswith("notes") and value
+    ]
     notes += [
         f"{key.removeprefix('calibrated.')}: {value} (calibrated)"
         for key, value in sorted(info.items())

@@ -25,12 +25,14 @@ _ROLES = {
 
 _CARDS = """
 SELECT e.id, e.name, e.start_ts, e.end_ts, e.trace_event_source AS source, s.track_id, s.lane, t.short, t.kind,
-       t.provenance, n.name AS op, s.estimated, h.event_id IS NOT NULL AS host_op
+       t.provenance, n.name AS op, s.estimated, h.event_id IS NOT NULL AS host_op,
+       x.kind AS work
 FROM SystemProfileEvents e
 LEFT JOIN Slice s ON s.event_id = e.id
 LEFT JOIN Track t USING (track_id)
 LEFT JOIN Name n ON n.name_id = s.op_id
 LEFT JOIN HostOp h ON h.event_id = e.id
+LEFT JOIN Execution x ON x.event_id = e.id
 """
 
 
@@ -70,6 +72,8 @@ def _card(profile: Profile, row: Mapping[str, Any]) -> dict[str, Any]:
 def _role(row: Mapping[str, Any]) -> str:
     if row["host_op"]:
         return "dispatch"
+    if row["work"] is not None:
+        return "execution" if row["work"] == "exec" else "copy"
     if row["kind"] == "framework":
         return "step" if row["name"].startswith("ProfilerStep#") else "host call"
     if row["kind"] == "runtime" and "schedule" in row["name"]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["CAUSES", "gaps", "idle_by_cause"]
 
 CAUSES = {
-    "host_late": "the host was late",
+    "host_late": "host late",
     "execution_gap": "the device's own gap between executions",
     "launch_latency": "launch latency",
     "sync": "waiting for a synchronization",

@@ -121,14 +121,16 @@ def _work_text(profile: Profile, totals: dict[str, Any]) -> str:
 
 
 def _idle_fact(profile: Profile, totals: dict[str, Any], idle: list[dict[str, Any]]) -> str:
-    gap = totals["gaps_ns"]
-    causes = "; ".join(
-        f"{CAUSES.get(row['cause'], row['cause'])} {format_percent(row['duration_ns'] / gap)}"
-        for row in idle[:2]
-        if gap
-    )
+    gap, span = totals["gaps_ns"], totals["span_ns"]
     count = sum(row["count"] for row in idle)
-    text = f"Device idle {format_ns(gap)} of that span in {plural(count, 'gap')}, of which {causes}"
+    text = f"Device idle {format_ns(gap)}, {format_percent(gap / span)} of that span, in {plural(count, 'gap')}"
+    causes = [
+        f"{CAUSES.get(row['cause'], row['cause'])} {format_percent(row['duration_ns'] / gap)}"
+        for row in idle[:3]
+        if gap
+    ]
+    if causes:
+        text += f"; of the idle time: {', '.join(causes)}"
     if profile.emulated and idle[0]["cause"] == "host_late":
         text += " (this machine's host: says nothing about a Trainium host)"
     return f"{text}."

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
 
 __all__ = ["WIDTH", "clip", "table", "wrap"]
 
 WIDTH = 80
+_GLUE = "\0"  # not a space to textwrap
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 2) -> str:
@@ -33,7 +36,14 @@ def clip(text: str, width: int) -> str:
 
 
 def wrap(text: str, indent: str = "  ") -> str:
-    """A sentence broken at 80 columns."""
-    import textwrap
-
-    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
+    """A sentence broken at 80 columns, never between a number and its unit."""
+    glued = re.sub(r"(?<=[\d≈×→]) (?=[\w%×→≈])", _GLUE, text)
+    filled = textwrap.fill(
+        glued,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled.replace(_GLUE, " ")
