@@ -7,10 +7,13 @@
 export type Rgb = readonly [number, number, number];
 export type ThemeName = "light" | "dark";
 
-/** Okabe-Ito-like hues, tuned so that each has 3:1 against its theme's lanes. */
+/**
+ * Okabe-Ito-like hues (blue, green, orange, purple, vermillion, sky, pink, olive), tuned so that each has 3:1 against its
+ * theme's lanes and text on it, white or on orange black, has 4.5:1.
+ */
 const HUES: Record<ThemeName, readonly string[]> = {
-  light: ["#2f72d6", "#0b8a63", "#c77f00", "#9f4bc4", "#c4500f", "#1787ac", "#c43f79", "#7a7f0a"],
-  dark: ["#5b97fb", "#12a67c", "#e3a013", "#bd6fdd", "#e0702a", "#3fb2d8", "#e5659b", "#a9ad2c"],
+  light: ["#2f72d6", "#0a8460", "#c98100", "#9f4bc4", "#c4500f", "#147a9d", "#c43f79", "#717600"],
+  dark: ["#3a72da", "#0b8560", "#d9970f", "#a24ec8", "#c45110", "#127da3", "#c6437c", "#757a10"],
 };
 
 export const HUE_COUNT = HUES.light.length;
@@ -63,6 +66,18 @@ export function hash(text: string): number {
   return h >>> 0;
 }
 
+/** Hues of operators that most profiles have, so that pictures of different people agree; other names go by hash. */
+const USUAL: Readonly<Record<string, number>> = {
+  "aten::mul": 0,
+  "aten::add": 1,
+  "aten::mean": 2,
+  "aten::rsqrt": 3,
+  "aten::mm": 5,
+  "aten::addmm": 5,
+  "aten::bmm": 5,
+  "aten::copy_": 7,
+};
+
 /** "aten::mul.Tensor" and "aten::mul" are one operator. */
 export const baseName = (name: string): string => name.replace(/^(\w+::\w+)\.\w+$/, "$1");
 
@@ -75,7 +90,7 @@ export class ColorBook {
     const key = baseName(name);
     const known = this.slots.get(key);
     if (known !== undefined) return known;
-    const preferred = hash(key) % HUE_COUNT;
+    const preferred = key.startsWith("Torch-Compiled Region") ? 4 : (USUAL[key] ?? hash(key) % HUE_COUNT);
     const ring = Math.min(Math.floor(this.used.size / HUE_COUNT), SHADES - 1) * HUE_COUNT;
     let slot = ring + preferred;
     for (let i = 1; i < HUE_COUNT && this.used.has(slot); i++) slot = ring + ((preferred + i) % HUE_COUNT);

@@ -10,9 +10,15 @@ const UNITS = [
 function digits(value: number, significant: number): string {
   const magnitude = Math.floor(Math.log10(Math.abs(value) || 1));
   const decimals = Math.max(0, Math.min(9, significant - 1 - magnitude));
-  const text = value.toFixed(decimals);
+  const text = fixed(value, decimals);
   // 9.996 rounds up to 10.00: one digit too many
-  return Math.abs(Number(text)) >= 10 ** (magnitude + 1) && decimals > 0 ? value.toFixed(decimals - 1) : text;
+  return Math.abs(Number(text)) >= 10 ** (magnitude + 1) && decimals > 0 ? fixed(value, decimals - 1) : text;
+}
+
+/** toFixed that takes 2.355 as written, not as the nearest double below it. */
+function fixed(value: number, decimals: number): string {
+  const scale = 10 ** decimals;
+  return (Math.round(Number((value * scale).toPrecision(14))) / scale).toFixed(decimals);
 }
 
 /** "2.36 ms" from nanoseconds; three significant digits unless told otherwise, `≈` in front of what rests on an estimate. */
@@ -85,3 +91,6 @@ export function markdownTable(head: string[], rows: string[][]): string {
   const line = (cells: string[]): string => `| ${cells.map((c) => c.replaceAll("|", "\\|")).join(" | ")} |`;
   return [line(head), line(head.map(() => "---")), ...rows.map(line)].join("\n");
 }
+
+/** The server writes "385 us" so that any terminal can show it; the page has the letter. */
+export const pretty = (text: string): string => text.replace(/(\d) us\b/g, "$1 µs");

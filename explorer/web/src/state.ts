@@ -57,7 +57,9 @@ function createState() {
     const chosen = step ?? c.default_range;
     return chosen.end > chosen.start ? { start: chosen.start, end: chosen.end } : whole();
   });
-  const visible = createMemo<Range>(() => range() ?? fitTo(home(), 0.97));
+  /** The scope with a little room at both ends: what the overview spans and an unzoomed timeline shows. */
+  const homeView = createMemo<Range>(() => fitTo(home(), 0.97));
+  const visible = createMemo<Range>(() => range() ?? homeView());
 
   // --- the address -------------------------------------------------------------------------------------------------
   const snapshot = (): UrlState => ({
@@ -208,6 +210,7 @@ function createState() {
     view,
     visible,
     home,
+    homeView,
     whole,
     scope,
     selected,

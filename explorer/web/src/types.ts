@@ -185,6 +185,8 @@ export interface ComparedProfile {
   executions_list: ComparedExecution[];
   terms: { name: string; text: string; detail: string; delta_ns: number }[];
   delta_span_ns: number;
+  /** what explains the difference to the base, "" for the base */
+  sentence?: string;
   ops: OperatorRow[];
 }
 

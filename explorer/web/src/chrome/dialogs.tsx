@@ -12,6 +12,7 @@ function Dialog(props: { title: string; close: () => void; testid: string; child
   onMount(() => box.showModal());
   onCleanup(() => before?.focus?.());
   return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: a click beside the dialog closes it, as Escape does
     <dialog
       ref={box}
       class="dialog"

@@ -84,9 +84,7 @@ export function Search() {
         onFocus={() => setOpen(true)}
         onKeyDown={key}
       />
-      <kbd class="search-key" aria-hidden="true">
-        /
-      </kbd>
+      <span class="search-key mono">/</span>
       <Show when={open() && (found() || problem())}>
         <div class="search-results" id="search-results" role="listbox" aria-label="Search results" tabindex={-1}>
           <Show when={!problem()} fallback={<p class="error-line">{problem()}</p>}>

@@ -3,7 +3,7 @@
 import { createMemo, createResource, createSignal, For, onCleanup, onMount, Show } from "solid-js";
 import { api } from "../api";
 import { css, darker, textOn } from "../colors";
-import { bytes, duration, markdownTable, nanoseconds, plural, signedMicroseconds } from "../format";
+import { bytes, duration, markdownTable, nanoseconds, plural, pretty, signedMicroseconds } from "../format";
 import { Failure } from "../panels/panel";
 import { app } from "../state";
 import { ticks } from "../timeline/ticks";
@@ -44,17 +44,22 @@ function Loaded(props: { data: Comparison }) {
   const others = () => props.data.profiles.filter((p) => p.id !== props.data.base);
   const [chosen, setChosen] = createSignal<string | null>(null);
   const other = () => others().find((p) => p.id === chosen()) ?? others()[0];
+  const sentence = () => {
+    const o = other();
+    if (!o?.sentence) return props.data.sentence;
+    return others().length > 1 ? `${o.name}: ${o.sentence.charAt(0).toLowerCase()}${o.sentence.slice(1)}` : o.sentence;
+  };
   return (
     <>
       <Show when={props.data.warnings.length}>
         <div class="warning" role="note" data-testid="compare-warnings">
-          <For each={props.data.warnings}>{(w) => <p>{w}</p>}</For>
+          <For each={props.data.warnings}>{(w) => <p>{pretty(w)}</p>}</For>
         </div>
       </Show>
       <Lanes data={props.data} base={base()} />
       <section class="compare-lower">
         <h2 class="sentence" data-testid="compare-sentence">
-          {props.data.sentence}
+          {pretty(sentence())}
         </h2>
         <Table data={props.data} base={base()} chosen={other()?.id ?? null} choose={setChosen} />
         <div class="compare-cards">
@@ -235,6 +240,7 @@ function Block(props: {
   const launch = () => Math.min(props.piece.w, e().launch_ns * props.scale);
   const name = () => shortName(e().op);
   return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: a shortcut; the same slice is reached by opening the profile
     <g
       class="block"
       data-testid="compare-execution"
@@ -415,7 +421,7 @@ function Table(props: {
           </For>
         </tbody>
       </table>
-      <p class="legend" aria-label="Legend">
+      <p class="legend">
         <span class="legend-launch" /> launch cost, one per execution (calibrated) <span class="legend-program" />{" "}
         engines + DMA (simulated) <span class="legend-gap" /> gap
       </p>
@@ -437,9 +443,9 @@ function Terms(props: { base: ComparedProfile; other: ComparedProfile }) {
             {(t) => (
               <tr data-testid="compare-term" data-name={t.name} data-delta-ns={t.delta_ns}>
                 <th scope="row">
-                  {t.name} {t.text}
+                  {t.name} {pretty(t.text)}
                 </th>
-                <td class="dim">{t.detail}</td>
+                <td class="dim">{pretty(t.detail)}</td>
                 <td class="mono strong number" title={nanoseconds(t.delta_ns)}>
                   {signedMicroseconds(t.delta_ns)}
                 </td>

@@ -1,7 +1,7 @@
 /** The dependency chain as cards: cause at the top, the wait between them. */
 
 import { For, Show } from "solid-js";
-import { duration } from "../format";
+import { duration, pretty } from "../format";
 import { app } from "../state";
 import type { ChainEvent } from "../types";
 import { Failure, Panel } from "./panel";
@@ -23,7 +23,7 @@ export function ChainPanel() {
             {(c) => (
               <>
                 <ol class="chain" aria-label="Events of the chain, cause first">
-                  <For each={c().events}>{(event, i) => <Card event={event} first={i() === 0} />}</For>
+                  <For each={c().events}>{(event, i) => <Card event={event} before={c().events[i() - 1]} />}</For>
                 </ol>
                 <Show when={c().events.length === 1}>
                   <p class="hint">Nothing else is linked to this slice.</p>
@@ -49,13 +49,20 @@ function Hint() {
   );
 }
 
-function Card(props: { event: ChainEvent; first: boolean }) {
+/** The other core's part of one execution: it has no wait of its own. */
+const sameExecution = (a: ChainEvent | undefined, b: ChainEvent): boolean =>
+  a !== undefined && a.role === b.role && a.name === b.name && a.start === b.start && a.track_id !== b.track_id;
+
+function Card(props: { event: ChainEvent; before: ChainEvent | undefined }) {
   const selected = () => app.selected() === props.event.id;
   const estimated = () => {
     const d = app.ok(app.details);
     return d?.id === props.event.id && (d.execution?.estimated_ns ?? 0) > 0;
   };
+  const queued = () => /^queued/.test(props.event.wait_reason ?? "");
+  const waitReason = () => (queued() ? "" : pretty(props.event.wait_reason ?? ""));
   const note = () => {
+    if (queued()) return pretty(props.event.wait_reason!);
     const d = app.ok(app.details);
     const x = d?.id === props.event.id ? d.execution : null;
     if (!x || x.launch_ns === null || x.program_ns === null || x.launch_ns <= 0) return props.event.role;
@@ -64,9 +71,11 @@ function Card(props: { event: ChainEvent; first: boolean }) {
   };
   return (
     <li>
-      <Show when={!props.first && props.event.wait_ns !== null}>
+      <Show when={props.before && props.event.wait_ns !== null}>
         <div class="chain-wait">
-          <span aria-hidden="true">↓</span> {duration(props.event.wait_ns)} {props.event.wait_reason ?? ""}
+          <Show when={!sameExecution(props.before, props.event)} fallback="same execution, other core">
+            <span aria-hidden="true">↓</span> {duration(props.event.wait_ns)} {waitReason()}
+          </Show>
         </div>
       </Show>
       <button
@@ -80,13 +89,17 @@ function Card(props: { event: ChainEvent; first: boolean }) {
         onClick={() => app.select(props.event.id, { recentre: props.event })}
         onDblClick={() => app.select(props.event.id, { fit: props.event })}
       >
-        <span class="mono strong card-name">{props.event.name}</span>
-        <span class="mono strong number">
-          {estimated() ? "≈ " : ""}
-          {duration(props.event.duration_ns)}
+        <span class="card-line">
+          <span class="mono strong card-name">{props.event.name}</span>
+          <span class="mono strong number">
+            {estimated() ? "≈ " : ""}
+            {duration(props.event.duration_ns)}
+          </span>
         </span>
-        <span class="mono small dim">{props.event.lane_label}</span>
-        <span class="small dim right">{note()}</span>
+        <span class="card-line small dim">
+          <span class="mono">{props.event.lane_label}</span>
+          <span>{note()}</span>
+        </span>
       </button>
     </li>
   );

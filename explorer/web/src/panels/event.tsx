@@ -1,7 +1,7 @@
 /** Everything known about the selected slice or gap; about the profile when nothing is selected. */
 
 import { For, type JSX, Show } from "solid-js";
-import { bytes, duration, nanoseconds, plural } from "../format";
+import { bytes, duration, nanoseconds, plural, pretty } from "../format";
 import { app, trackOf } from "../state";
 import type { EventDetails, Gap } from "../types";
 import { markdownRow } from "./markdown";
@@ -68,10 +68,9 @@ function Details(props: { event: EventDetails }) {
         {duration(e().start - app.home().start, { significant: 4 })}
       </Row>
       <Row name="duration" title={nanoseconds(e().duration_ns)}>
-        {approx()}
+        <span class="dim">{nanoseconds(e().duration_ns)}</span> {approx()}
         {duration(e().duration_ns, { significant: 4 })}
       </Row>
-      <Row name="exact">{nanoseconds(e().duration_ns)}</Row>
       <Show when={x()}>
         {(execution) => (
           <>
@@ -131,7 +130,7 @@ function Details(props: { event: EventDetails }) {
         </Row>
       </Show>
       <Show when={e().gap_before}>
-        <Row name="gap before">{e().gap_before!.text}</Row>
+        <Row name="gap before">{pretty(e().gap_before!.text)}</Row>
       </Show>
       <Row name="lane">{e().lane_label}</Row>
       <Row name="id">{e().id}</Row>
@@ -152,7 +151,7 @@ const shortSource = (source: string): string => source.split("/").at(-1) ?? sour
 function GapDetails(props: { gap: Gap }) {
   return (
     <dl class="fields">
-      <p class="statement">{props.gap.text}</p>
+      <p class="statement">{pretty(props.gap.text)}</p>
       <Row name="start" title={nanoseconds(props.gap.start - app.home().start)}>
         {duration(props.gap.start - app.home().start, { significant: 4 })}
       </Row>
@@ -190,7 +189,7 @@ function ProfileFacts() {
             <Row name="health">{c().health.text}</Row>
           </dl>
           <ul class="facts">
-            <For each={c().facts}>{(fact) => <li>{fact}</li>}</For>
+            <For each={c().facts}>{(fact) => <li>{pretty(fact)}</li>}</For>
           </ul>
         </>
       )}

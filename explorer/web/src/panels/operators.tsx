@@ -3,7 +3,7 @@
 import { createMemo, createResource, createSignal, For, Show } from "solid-js";
 import { api } from "../api";
 import { baseName } from "../colors";
-import { duration, markdownTable, percent } from "../format";
+import { duration, markdownTable, percent, pretty } from "../format";
 import { app } from "../state";
 import type { OperatorRow, ProfileCard } from "../types";
 import { Failure, Panel } from "./panel";
@@ -117,7 +117,7 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
                     <tr>
                       {head({ key: "name", title: "Name" })}
                       <For each={columns()}>{(c) => head(c)}</For>
-                      <th class="bar-head" aria-hidden="true" />
+                      <td />
                       {head({ key: "share", title: "share" })}
                     </tr>
                   </thead>
@@ -185,8 +185,8 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
               <Show when={d().reason}>
                 {(reason) => (
                   <div class="card reason" data-testid="reason">
-                    <h3>{reason().title}</h3>
-                    <For each={reason().lines}>{(line) => <p>{line}</p>}</For>
+                    <h3>{pretty(reason().title)}</h3>
+                    <For each={reason().lines}>{(line) => <p>{pretty(line)}</p>}</For>
                   </div>
                 )}
               </Show>

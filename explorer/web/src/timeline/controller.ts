@@ -31,7 +31,10 @@ export interface Inputs {
   card: ProfileCard;
   layout: Layout;
   visible: Range;
+  /** the scope; its start is the ruler's zero */
   home: Range;
+  /** what the overview spans */
+  homeView: Range;
   whole: Range;
   chain: Chain | null;
   selected: string | null;
@@ -78,6 +81,7 @@ export function createTimeline(
   canvases: Canvases,
   fetchTile: (profile: string, range: Range, width: number, tracks: number[]) => Promise<Tile>,
   failed: (error: unknown) => void,
+  ready: (complete: boolean) => void = () => {},
 ): Timeline {
   const prefer2d = new URLSearchParams(location.search).get("renderer") === "2d";
   const renderer: Renderer = createRenderer(canvases.slices, prefer2d);
@@ -161,7 +165,7 @@ export function createTimeline(
           const r = tileRange({ ...k, index });
           if (r.end > i.whole.start && r.start < i.whole.end) around.push({ ...k, index });
         }
-      cache!.want(around);
+      cache!.prefetch(around);
     }
   };
 
@@ -251,7 +255,7 @@ export function createTimeline(
         g.fillRect(x * step, top + bandH - barH, step + 0.5, barH);
       }
     });
-    const home = { start: i.home.start, nsPerPx: (i.home.end - i.home.start) / Math.max(1, width) };
+    const home = { start: i.homeView.start, nsPerPx: (i.homeView.end - i.homeView.start) / Math.max(1, width) };
     const a = Math.max(0, (i.visible.start - home.start) / home.nsPerPx);
     const b = Math.min(width, (i.visible.end - home.start) / home.nsPerPx);
     if (b - a < width - 2) {
@@ -290,7 +294,7 @@ export function createTimeline(
     for (let n = 0; n < s.length; n++) {
       if (s.flags[n]! & FLAG_GAP) continue;
       const left = Math.max(0, (s.x0[n]! - v.start) / v.nsPerPx);
-      const right = Math.min(width, (s.x1[n]! - v.start) / v.nsPerPx);
+      const right = Math.min(width, (s.clear[n]! - v.start) / v.nsPerPx);
       if (right - left < 30) continue;
       const y = s.y[n]! - v.scrollTop;
       const h = s.h[n]!;
@@ -315,7 +319,7 @@ export function createTimeline(
       const room = right - left - 16;
       g.font = `500 ${small ? 10.5 : 11.5}px ${SANS}`;
       const whole = measureText(g, text);
-      const withTime = whole + timeWidth + 14 <= room;
+      const withTime = s.clear[n] === s.x1[n] && whole + timeWidth + 14 <= room;
       const shown = withTime ? text : fitted(g, text, room + 6);
       g.fillText(shown, left + 8, middle);
       if (withTime) {
@@ -360,10 +364,12 @@ export function createTimeline(
         const row = i.layout.byTrack.get(event.track_id);
         return row ? { top: laneY(row, event.lane) - v.scrollTop, height: row.laneHeight } : null;
       });
+      for (const arrow of arrows) drawArrow(g, arrow, c.accent);
+      const labelled = new Set<number>();
       for (const arrow of arrows) {
-        drawArrow(g, arrow, c.accent);
         const room = Math.abs(arrow.to.x - arrow.from.x);
-        if (room > 110 && arrow.waitNs > 0) {
+        if (room > 110 && arrow.waitNs > 0 && !labelled.has(arrow.waitNs)) {
+          labelled.add(arrow.waitNs);
           g.font = `500 11px ${MONO}`;
           const text = duration(arrow.waitNs);
           const w = measureText(g, text) + 10;
@@ -418,6 +424,7 @@ export function createTimeline(
     if (scene) renderer.draw(scene, v);
     drawOverlay(v);
     drawnOnce = true;
+    ready(complete);
   }
 
   void document.fonts?.ready.then(() => {

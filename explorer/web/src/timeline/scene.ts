@@ -25,6 +25,8 @@ export interface Scene {
   fill: Uint32Array;
   edge: Uint32Array;
   flags: Uint8Array;
+  /** where the uncovered part ends: at x1, or where the next slice of the lane is drawn over it */
+  clear: Float64Array;
   tile: Uint32Array;
   row: Uint32Array;
   tiles: Tile[];
@@ -64,6 +66,7 @@ export function buildScene(tiles: Tile[], layout: Layout, paint: Paint): Scene {
     fill: new Uint32Array(capacity),
     edge: new Uint32Array(capacity),
     flags: new Uint8Array(capacity),
+    clear: new Float64Array(capacity),
     tile: new Uint32Array(capacity),
     row: new Uint32Array(capacity),
     tiles,
@@ -130,7 +133,41 @@ export function buildScene(tiles: Tile[], layout: Layout, paint: Paint): Scene {
   }
   for (let k = 0; k < order.length; k += 2) put(order[k]!, order[k + 1]!);
   scene.length = n;
+  markCovered(scene);
   return scene;
+}
+
+/**
+ * Slices of one lane may overlap (a stream's calls wait behind each other): finds what of each stays uncovered from its start
+ * on, given that later starts are drawn over earlier ones and undimmed slices over dimmed ones.
+ */
+function markCovered(scene: Scene): void {
+  const lanes = new Map<number, number[]>();
+  for (let i = 0; i < scene.length; i++) {
+    scene.clear[i] = scene.x1[i]!;
+    if (scene.flags[i]! & FLAG_GAP) continue;
+    const tile = scene.tiles[scene.tile[i]!]!;
+    const lane = tile.track[scene.row[i]!]! * 65536 + tile.lane[scene.row[i]!]!;
+    const members = lanes.get(lane);
+    if (members) members.push(i);
+    else lanes.set(lane, [i]);
+  }
+  for (const members of lanes.values()) {
+    members.sort((a, b) => scene.x0[a]! - scene.x0[b]!);
+    let litReach = Number.NEGATIVE_INFINITY; // how far the undimmed slices before this one reach
+    for (const i of members) {
+      if (!(scene.flags[i]! & FLAG_DIM)) litReach = Math.max(litReach, scene.x1[i]!);
+      else if (litReach > scene.x0[i]!) scene.clear[i] = scene.x0[i]!;
+    }
+    let next = Number.POSITIVE_INFINITY;
+    let nextLit = Number.POSITIVE_INFINITY;
+    for (const i of members.reverse()) {
+      const dim = (scene.flags[i]! & FLAG_DIM) !== 0;
+      scene.clear[i] = Math.min(scene.clear[i]!, dim ? next : nextLit);
+      next = scene.x0[i]!;
+      if (!dim) nextLit = next;
+    }
+  }
 }
 
 /** Index of the item under a point (nanoseconds, pixels from the top of the lane area), the nearest within the slack; or -1. */

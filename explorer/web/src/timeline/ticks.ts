@@ -21,15 +21,16 @@ export function niceStep(ns: number): number {
 }
 
 /**
- * Ticks over a range, labelled relative to `zero`, at least `minimumPx` apart. All labels share the unit that suits the
- * largest of them and the decimals that the step needs.
+ * Ticks over a range, labelled relative to `zero`, at least `minimumPx` apart. All labels share one unit and the
+ * decimals that the step needs.
  */
 export function ticks(start: number, end: number, zero: number, widthPx: number, minimumPx = 84): Tick[] {
   if (!(end > start) || widthPx <= 0) return [];
   const step = niceStep(((end - start) / widthPx) * minimumPx);
   const largest = Math.max(Math.abs(start - zero), Math.abs(end - zero));
-  // the step decides when it is far finer than the position: 1,966.20 µs reads better than 1.96620 ms
-  const unit = [...UNITS].reverse().find((u) => largest >= u.ns && step >= u.ns / 100) ?? UNITS[0];
+  // whole numbers while they are short, so 2,400 µs rather than 2.4 ms; far inside a long profile 1,966,204.20 µs
+  const whole = UNITS.findLastIndex((u) => step >= u.ns);
+  const unit = UNITS.slice(whole).find((u) => largest / u.ns < 1e5) ?? UNITS[UNITS.length - 1]!;
   const decimals = Math.max(0, Math.ceil(-Math.log10(step / unit.ns) - 1e-9));
   const result: Tick[] = [];
   for (let i = Math.ceil((start - zero) / step); zero + i * step <= end; i++) {

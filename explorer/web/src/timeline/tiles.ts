@@ -43,6 +43,7 @@ export function tilesFor(range: Range, widthPx: number, blocks: number[], limit:
 export class TileCache {
   private readonly tiles = new Map<string, Tile>();
   private readonly loading = new Set<string>();
+  private needed: ReadonlySet<string> = new Set();
   private bytes = 0;
 
   constructor(
@@ -61,8 +62,14 @@ export class TileCache {
     return tile;
   }
 
-  /** Asks for the tiles; returns whether all are there already. */
+  /** Asks for the tiles in view, which are kept whatever the limit; returns whether all are there already. */
   want(keys: TileKey[]): boolean {
+    this.needed = new Set(keys.map(keyText));
+    return this.prefetch(keys);
+  }
+
+  /** Asks for tiles that may be needed next. */
+  prefetch(keys: TileKey[]): boolean {
     let complete = true;
     for (const key of keys) {
       const text = keyText(key);
@@ -75,7 +82,7 @@ export class TileCache {
           this.loading.delete(text);
           this.tiles.set(text, tile);
           this.bytes += tile.bytes;
-          this.forget(text);
+          this.forget();
           this.changed(null);
         },
         (error: unknown) => {
@@ -87,9 +94,10 @@ export class TileCache {
     return complete;
   }
 
-  private forget(newest: string): void {
+  private forget(): void {
     for (const [text, tile] of this.tiles) {
-      if (this.bytes <= this.limitBytes || text === newest) break;
+      if (this.bytes <= this.limitBytes) break;
+      if (this.needed.has(text)) continue;
       this.tiles.delete(text);
       this.bytes -= tile.bytes;
     }

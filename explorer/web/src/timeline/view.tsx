@@ -1,9 +1,9 @@
 /** The timeline's page part: overview, ruler, labelled lanes, tooltip; pointer and wheel. Keys are in keys.ts. */
 
 import { createEffect, createMemo, createResource, createSignal, For, on, onCleanup, onMount, Show } from "solid-js";
-import { ApiError, api } from "../api";
+import { ApiError, api, pending } from "../api";
 import { setTimelineCommands } from "../commands";
-import { duration, nanoseconds, percent } from "../format";
+import { duration, nanoseconds, percent, pretty } from "../format";
 import { recentre, zoomRange } from "../range";
 import { app, trackOf } from "../state";
 import type { EventCard, Gap, ProfileCard, Range } from "../types";
@@ -28,6 +28,7 @@ export function TimelineView(props: { card: ProfileCard }) {
   const [brush, setBrush] = createSignal<Range | null>(null);
   const [error, setError] = createSignal("");
   const [firstTile, setFirstTile] = createSignal(false);
+  const [drawn, setDrawn] = createSignal(false);
   const layout = createMemo(() => layoutOf(props.card.groups, folded()));
   const colour = createMemo(() => {
     const by = app.colourBy();
@@ -40,18 +41,24 @@ export function TimelineView(props: { card: ProfileCard }) {
   const [overviewData] = createResource(
     () => {
       const width = Math.round(size().width);
-      return width > 0 ? { p: props.card.id, range: app.home(), width } : null;
+      return width > 0 ? { p: props.card.id, range: app.homeView(), width } : null;
     },
     ({ p, range, width }) => api.overview(p, range, width).catch(() => ({ tracks: [] })),
   );
 
   onMount(() => {
-    timeline = createTimeline({ overview, ruler, under, slices, overlay }, api.tile, (problem) => {
-      if (!problem) {
-        setError("");
-        setFirstTile(true);
-      } else setError(problem instanceof ApiError ? problem.message : String(problem));
-    });
+    timeline = createTimeline(
+      { overview, ruler, under, slices, overlay },
+      api.tile,
+      (problem) => {
+        if (problem) setError(problem instanceof ApiError ? problem.message : String(problem));
+        else {
+          setError("");
+          setFirstTile(true);
+        }
+      },
+      setDrawn,
+    );
     const measureSize = (): void => {
       const box = { width: scroller.clientWidth - LABEL_WIDTH, height: scroller.clientHeight };
       setSize(box);
@@ -84,6 +91,7 @@ export function TimelineView(props: { card: ProfileCard }) {
       layout: layout(),
       visible: app.visible(),
       home: app.home(),
+      homeView: app.homeView(),
       whole: app.whole(),
       chain: app.selected() ? (app.ok(app.chain) ?? null) : null,
       selected: app.selected(),
@@ -243,7 +251,12 @@ export function TimelineView(props: { card: ProfileCard }) {
   });
 
   return (
-    <section class="timeline" aria-label="Timeline">
+    <section
+      class="timeline"
+      aria-label="Timeline"
+      data-testid="timeline"
+      data-ready={drawn() && app.seeded() && pending() === 0 ? "true" : "false"}
+    >
       <div class="timeline-head">
         <div class="label-column head-label">
           <ScopePicker card={props.card} />
@@ -254,7 +267,7 @@ export function TimelineView(props: { card: ProfileCard }) {
             class="overview"
             role="img"
             aria-label="Overview: share of time that host and device are busy"
-            onPointerDown={(e) => brushDown(e, overview, app.home, true)}
+            onPointerDown={(e) => brushDown(e, overview, app.homeView, true)}
             onDblClick={() => app.showHome()}
           />
           <canvas
@@ -433,7 +446,9 @@ function Tooltip(props: { at: { item: Item; x: number; y: number }; gaps: Map<st
         when={!item().gap}
         fallback={
           <>
-            <div class="tooltip-name">{props.gaps.get(item().id)?.text ?? `${duration(item().duration)} idle`}</div>
+            <div class="tooltip-name">
+              {pretty(props.gaps.get(item().id)?.text ?? `${duration(item().duration)} idle`)}
+            </div>
             <div class="subtitle">gap on {track()?.short}</div>
           </>
         }

@@ -1,0 +1,61 @@
+import { describe, expect, test } from "vitest";
+import {
+  ColorBook,
+  contrast,
+  darker,
+  HUE_COUNT,
+  hash,
+  mix,
+  rgb,
+  slotColor,
+  THEMES,
+  type ThemeName,
+  textOn,
+} from "./colors";
+
+describe.each(["light", "dark"] as ThemeName[])("the %s theme", (theme) => {
+  const lane = rgb(THEMES[theme].lane);
+  const slots = Array.from({ length: HUE_COUNT * 3 }, (_, i) => slotColor(i, theme));
+  test("every fill has 3:1 against its lane, or its outline has", () => {
+    for (const fill of slots.slice(0, HUE_COUNT)) expect(contrast(fill, lane)).toBeGreaterThanOrEqual(3);
+    for (const fill of slots)
+      expect(Math.max(contrast(fill, lane), contrast(darker(fill), lane))).toBeGreaterThanOrEqual(3);
+  });
+  test("text on a fill has 4.5:1", () => {
+    for (const fill of slots) expect(contrast(textOn(fill), fill)).toBeGreaterThanOrEqual(4.5);
+  });
+  test("text on a dimmed fill has 4.5:1", () => {
+    for (const fill of slots) {
+      const dimmed = mix(lane, fill, 0.42);
+      expect(contrast(rgb(THEMES[theme].text), dimmed)).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+  test("no two of the first eight are the same", () => {
+    expect(new Set(slots.slice(0, HUE_COUNT).map(String)).size).toBe(HUE_COUNT);
+  });
+});
+
+test("a name keeps its colour whatever comes later, and its overloads share it", () => {
+  const book = new ColorBook();
+  const before = book.color("aten::mul", "light");
+  for (let i = 0; i < 100; i++) book.slot(`kernel_${i}`);
+  expect(book.color("aten::mul", "light")).toEqual(before);
+  expect(book.color("aten::mul.Tensor", "light")).toEqual(before);
+});
+
+test("the first eight names get eight colours even when their hashes collide", () => {
+  const names: string[] = [];
+  for (let i = 0; names.length < HUE_COUNT; i++) if (hash(`n${i}`) % HUE_COUNT === 3) names.push(`n${i}`);
+  const book = new ColorBook();
+  expect(new Set(names.map((n) => book.slot(n))).size).toBe(HUE_COUNT);
+});
+
+test("the same names in the same order have the same colours in another visit", () => {
+  const names = ["aten::mul", "gemm", "softmax", "aten::_fused_rms_norm"];
+  const [a, b] = [new ColorBook(), new ColorBook()];
+  expect(names.map((n) => a.slot(n))).toEqual(names.map((n) => b.slot(n)));
+});
+
+test("work no operator claims is grey", () => {
+  expect(new ColorBook().color(null, "light")).toEqual(rgb(THEMES.light.neutral));
+});
