@@ -1,0 +1,264 @@
+#include "device/allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/runtime.h"
+
+namespace neuron {
+namespace {
+
+using c10::CachingAllocator::StatArray;
+using c10::CachingAllocator::StatType;
+using c10::CachingDeviceAllocator::DeviceStats;
+
+constexpr size_t kMinBytes = 256;
+constexpr size_t kSmallBytes = size_t{1} << 20;   // below: the small pool
+constexpr size_t kLargeBytes = size_t{16} << 20;  // from here on requests are not rounded
+
+// Eight size classes per power of two, 256 B at least.
+size_t round_size(size_t bytes) {
+  if (bytes <= kMinBytes) return kMinBytes;
+  if (bytes >= kLargeBytes) return bytes;
+  size_t step = kMinBytes;
+  while (step * 16 < bytes) step *= 2;
+  return (bytes + step - 1) / step * step;
+}
+
+template <typename Update>
+void for_pools(StatArray& stat, size_t block_bytes, Update update) {
+  update(stat[static_cast<size_t>(StatType::AGGREGATE)]);
+  update(stat[static_cast<size_t>(block_bytes < kSmallBytes ? StatType::SMALL_POOL : StatType::LARGE_POOL)]);
+}
+
+void increase(StatArray& stat, size_t block_bytes, size_t amount) {
+  for_pools(stat, block_bytes, [amount](auto& pool) { pool.increase(amount); });
+}
+
+void decrease(StatArray& stat, size_t block_bytes, size_t amount) {
+  for_pools(stat, block_bytes, [amount](auto& pool) { pool.decrease(amount); });
+}
+
+// Memory of one device: free blocks by size, and statistics.
+struct Pool {
+  std::mutex mutex;
+  std::multimap<size_t, void*> free_blocks;
+  DeviceStats stats;
+  int64_t reserved() const { return stats.reserved_bytes[0].current; }
+  int64_t allocated() const { return stats.allocated_bytes[0].current; }
+};
+
+Pool& pool(c10::DeviceIndex device) {
+  static auto* pools = new std::array<Pool, 128>;
+  return (*pools)[static_cast<size_t>(device)];
+}
+
+void count_allocation(Pool& from, const Block& block) {
+  increase(from.stats.allocation, block.bytes, 1);
+  increase(from.stats.active, block.bytes, 1);
+  increase(from.stats.allocated_bytes, block.bytes, block.bytes);
+  increase(from.stats.active_bytes, block.bytes, block.bytes);
+  increase(from.stats.requested_bytes, block.bytes, block.requested_bytes);
+}
+
+void count_segment(Pool& from, size_t bytes) {
+  increase(from.stats.segment, bytes, 1);
+  increase(from.stats.reserved_bytes, bytes, bytes);
+  ++from.stats.num_device_alloc;
+}
+
+void count_segment_freed(Pool& from, size_t bytes) {
+  decrease(from.stats.segment, bytes, 1);
+  decrease(from.stats.reserved_bytes, bytes, bytes);
+  ++from.stats.num_device_free;
+}
+
+void report(const Pool& from, const Block& block, int64_t bytes) {
+  c10::reportMemoryUsageToProfiler(block.data, bytes, static_cast<size_t>(from.allocated()),
+                                   static_cast<size_t>(from.reserved()),
+                                   c10::Device(c10::DeviceType::PrivateUse1, block.device));
+}
+
+void release_cached(Pool& from) {
+  for (auto& [bytes, memory] : from.free_blocks) {
+    c10::free_cpu(memory);
+    count_segment_freed(from, bytes);
+  }
+  from.free_blocks.clear();
+}
+
+void release_block(void* context) {
+  auto* block = static_cast<Block*>(context);
+  if (block->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  Pool& from = pool(block->device);
+  {
+    std::lock_guard<std::mutex> lock(from.mutex);
+    decrease(from.stats.allocation, block->bytes, 1);
+    decrease(from.stats.active, block->bytes, 1);
+    decrease(from.stats.allocated_bytes, block->bytes, block->bytes);
+    decrease(from.stats.active_bytes, block->bytes, block->bytes);
+    decrease(from.stats.requested_bytes, block->bytes, block->requested_bytes);
+    if (block->is_adopted) {
+      count_segment_freed(from, block->bytes);
+    } else {
+      from.free_blocks.emplace(block->bytes, block->data);
+    }
+  }
+  report(from, *block, -static_cast<int64_t>(block->bytes));
+  delete block;
+}
+
+bool fits(const Pool& from, size_t bytes) {
+  return static_cast<int64_t>(bytes) <= options().memory_bytes - from.reserved();
+}
+
+class NeuronAllocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override { return neuron::allocate(bytes, current_device()); }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+
+  bool initialized() override { return is_initialized(); }
+
+  void emptyCache(c10::MempoolId_t) override {
+    for (int device = 0; device < neuron::device_count(); ++device) {
+      Pool& from = pool(static_cast<c10::DeviceIndex>(device));
+      std::lock_guard<std::mutex> lock(from.mutex);
+      release_cached(from);
+    }
+  }
+
+  // Queued work holds its operands' blocks itself.
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+
+  DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    check_device_index(device);
+    Pool& from = pool(device);
+    std::lock_guard<std::mutex> lock(from.mutex);
+    return from.stats;
+  }
+
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    for_all_stats(device, [](auto& stat) { stat.reset_accumulated(); });
+  }
+
+  void resetPeakStats(c10::DeviceIndex device) override {
+    for_all_stats(device, [](auto& stat) { stat.reset_peak(); });
+  }
+
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
+    check_device_index(device);
+    Pool& from = pool(device);
+    std::lock_guard<std::mutex> lock(from.mutex);
+    const int64_t total = options().memory_bytes;
+    return {static_cast<size_t>(std::max<int64_t>(total - from.reserved(), 0)), static_cast<size_t>(total)};
+  }
+
+ private:
+  template <typename Update>
+  void for_all_stats(c10::DeviceIndex device, Update update) {
+    check_device_index(device);
+    Pool& from = pool(device);
+    std::lock_guard<std::mutex> lock(from.mutex);
+    DeviceStats& stats = from.stats;
+    for (StatArray* array : {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split,
+                             &stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes,
+                             &stats.inactive_split_bytes, &stats.requested_bytes}) {
+      for (auto& stat : *array) update(stat);
+    }
+  }
+};
+
+NeuronAllocator& instance() {
+  static auto* only = new NeuronAllocator;
+  return *only;
+}
+
+REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &instance());
+
+}  // namespace
+
+c10::DeviceAllocator& allocator() { return instance(); }
+
+c10::DataPtr allocate(size_t bytes, c10::DeviceIndex device) {
+  core(device);  // initializes; checks fork and index
+  auto block = std::make_unique<Block>();
+  block->requested_bytes = bytes;
+  block->bytes = round_size(bytes);
+  block->device = device;
+  Pool& from = pool(device);
+  bool drained = false;
+  while (block->data == nullptr) {
+    std::unique_lock<std::mutex> lock(from.mutex);
+    // Small sizes come in classes; a large block may serve a request that wastes at most an eighth of it.
+    auto found = from.free_blocks.lower_bound(block->bytes);
+    if (found != from.free_blocks.end() && found->first <= block->bytes + block->bytes / 8) {
+      block->bytes = found->first;
+      block->data = found->second;
+      from.free_blocks.erase(found);
+    } else if (fits(from, block->bytes)) {
+      block->data = c10::alloc_cpu(block->bytes);
+      count_segment(from, block->bytes);
+    } else if (!drained) {
+      // What queued work still holds may be free afterwards.
+      ++from.stats.num_alloc_retries;
+      release_cached(from);
+      lock.unlock();
+      for (StreamState* stream : core(device).streams()) drain(*stream);
+      lock.lock();
+      release_cached(from);
+      drained = true;
+      continue;
+    } else {
+      ++from.stats.num_ooms;
+      const int64_t total = options().memory_bytes, used = from.allocated();
+      lock.unlock();
+      TORCH_CHECK(false, "NRT allocation failed for size ", bytes, " (OOM): neuron:", static_cast<int>(device), " has ",
+                  total, " bytes of HBM, ", used, " of them allocated. Use smaller batches or free tensors.");
+    }
+    count_allocation(from, *block);
+  }
+  report(from, *block, static_cast<int64_t>(block->bytes));
+  Block* owned = block.release();
+  return {owned->data, owned, &release_block, c10::Device(c10::DeviceType::PrivateUse1, device)};
+}
+
+Block* block_of(const c10::DataPtr& pointer) {
+  return pointer.get_deleter() == &release_block ? static_cast<Block*>(pointer.get_context()) : nullptr;
+}
+
+c10::DataPtr share_block(Block* block, c10::Device where) {
+  block->references.fetch_add(1, std::memory_order_relaxed);
+  return {block->data, block, &release_block, where};
+}
+
+c10::DataPtr adopt(c10::DataPtr memory, size_t bytes, c10::DeviceIndex device) {
+  const c10::Device where(c10::DeviceType::PrivateUse1, device);
+  if (Block* block = block_of(memory); block != nullptr && block->device == device) return share_block(block, where);
+  auto block = std::make_unique<Block>();
+  block->data = memory.get();
+  block->requested_bytes = bytes;
+  block->bytes = round_size(bytes);
+  block->device = device;
+  block->adopted = std::move(memory);
+  block->is_adopted = true;
+  Pool& from = pool(device);
+  {
+    std::lock_guard<std::mutex> lock(from.mutex);
+    count_segment(from, block->bytes);
+    count_allocation(from, *block);
+  }
+  report(from, *block, static_cast<int64_t>(block->bytes));
+  Block* owned = block.release();
+  return {owned->data, owned, &release_block, where};
+}
+
+}  // namespace neuron
