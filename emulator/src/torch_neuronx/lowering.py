@@ -1,6 +1,6 @@
 """From torch to what the compiler is given: eager calls and FX graphs become `neuroncore.graph.Graph`.
 
-`graph_from_call` serves the executable cache's miss (one ATen op), `graph_from_fx` torch.compile (an aot_autograd graph).
+`graph_from_call` serves the executable cache's miss (one ATen op), `graph_from_fx` serves torch.compile.
 Both give the same node for the same op: arguments in the schema's order, defaults left out, arguments that say
 nothing about the arithmetic (device, layout, pinning, generators) dropped, single numbers on the host inlined.
 """

@@ -13,7 +13,7 @@ from torch import fx
 from torch_neuronx import _C, _programs, lowering
 from torch_neuronx.compile import artifacts, metrics
 from torch_neuronx.compile.errors import NEFFCompilationError
-from torch_neuronx.compile.names import graph_name
+from torch_neuronx.compile.names import graph_name, profile_name
 from torch_neuronx.compile.placement import Placement, place
 
 __all__ = ["CompiledGraph", "compile_fx"]
@@ -22,9 +22,10 @@ __all__ = ["CompiledGraph", "compile_fx"]
 class CompiledGraph:
     """What aot_autograd calls: takes a list of arguments, which it empties so that they can be freed early."""
 
-    _boxed_call = True  # aot_autograd's mark of this calling convention
-
     def __init__(self, name: str, body: Callable[..., Any], executable_id: int, placement: Placement) -> None:
+        self._boxed_call = (
+            True  # the calling convention, where aot_autograd looks for it
+        )
         self.name = name
         self._body = body
         self._executable_id = executable_id
@@ -52,7 +53,7 @@ def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_
     try:
         graph = lowering.graph_from_fx(module, name)
         lowered = time.perf_counter()
-        fields = _programs.executable_fields(graph, name, name, raises=(TargetError, CapacityError))
+        fields = _programs.executable_fields(graph, profile_name(), name, raises=(TargetError, CapacityError))
     except Exception as error:
         raise NEFFCompilationError(
             f"Neuron backend NEFF execution setup failed with unexpected error: graph {name}: {error}"
