@@ -25,7 +25,7 @@ with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1], ex
 rows = container.read(path).tables["executions"].to_pylist()
 print(json.dumps({
     "executions": [[r["overload"], r["neff"], r["launch_ns"], r["program_ns"], r["estimated_ns"]] for r in rows],
-    "table": sorted((r.key, r.self_device_time_total) for r in prof.key_averages() if r.self_device_time_total),
+    "table": sorted((r.key, round(r.self_device_time_total * 1000)) for r in prof.key_averages()),
 }))
 """
 

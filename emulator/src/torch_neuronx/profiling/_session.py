@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch_neuronx
 from neuroncore.targets import Target, load_target
 from neuronscope.formats import container, neff
 from neuronscope.formats.errors import FormatError
-from torch_neuronx import _C
+
+from torch_neuronx import _C, _executables
+from torch_neuronx._initialize import logical_core_size
 from torch_neuronx.profiling import _files
 from torch_neuronx.profiling._modules import ModuleTracker
 from torch_neuronx.profiling._samplers import CpuSampler, MemorySampler
@@ -163,7 +164,7 @@ class CaptureSession:
         for core in sorted(set(launches["device"][ran].tolist())):
             on_core = ran & (launches["device"] == core)
             for hash_ in dict.fromkeys(launches.neff[on_core].tolist()):
-                executable = torch_neuronx._executables.find(hash_)
+                executable = _executables.find(hash_)
                 data = executable.neff if executable is not None else _cached_neff(settings.neff_cache_dir, hash_)
                 if executable is not None:
                     programs[hash_] = _files.Program(
@@ -245,11 +246,6 @@ class CaptureSession:
                 "Raise max_events_per_nc or record fewer steps.",
                 stacklevel=2,
             )
-
-
-def logical_core_size() -> int:
-    """Physical cores of one logical NeuronCore (LNC)."""
-    return int(torch_neuronx.utils.get_logical_neuron_cores())
 
 
 def physical_cores(core: int) -> list[int]:

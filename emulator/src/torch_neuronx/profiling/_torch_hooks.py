@@ -7,6 +7,7 @@ wrapped. `install` is called once, when the device is registered.
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.autograd import profiler as torch_profiler
 from torch.autograd.profiler_util import EventList
+
 from torch_neuronx.profiling.config import NeuronConfig, check_packed, settings_of
 
 _SESSION = "_neuron_session"
@@ -31,6 +33,8 @@ def install() -> None:
     if getattr(cls, "_neuron_hooks_installed", False):
         return
     cls._neuron_hooks_installed = True
+    # Kineto prints two lines of its own bookkeeping for every profile; this level leaves them out.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     cls._prepare_trace = _wrap(cls._prepare_trace, _prepare)
     cls._start_trace = _wrap(cls._start_trace, _start)
     cls.__exit__ = _wrap(cls.__exit__, _exit)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity
+
 from torch_neuronx.profiling import _files, _torch_hooks
 from torch_neuronx.profiling._session import CaptureSession
 from torch_neuronx.profiling.config import DEFAULT_OUTPUT_DIR, NeuronConfig, ProfileMode
