@@ -176,7 +176,7 @@ def _refused(build, message, target=TRN2):
         verify(synchronize(b.build()), target)
 
 
-def _sbuf(b, columns=64, dtype="fp32", partitions=128, address=0, name="s"):
+def _sbuf(b, columns=64, dtype="fp32", *, partitions=128, address=0, name="s"):
     return b.sbuf(name, partitions, columns, dtype, address)
 
 
