@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from neuroncore import compiler
 from neuroncore.compiler import COMPILER_VERSION, Estimated, compile_program, op_parts
 from neuroncore.graph import Graph
 from neuroncore.isa import print_program
-from neuroncore.targets import Target, load_target
+from neuroncore.targets import load_target
 from neuroncore.timing import Timeline, simulate
 from neuronscope.formats import neff as neff_format
 from neuronscope.formats import tables
@@ -173,11 +174,12 @@ def is_lowered(target: str) -> bool:
     return name in known or (name.endswith("_") and name[:-1] in known)
 
 
-def op_status() -> list[tuple[str, str]]:
-    """(ATen name, "lowered") for every op the compiler has a lowering for, sorted; any other op is "estimated"."""
-    return [(f"aten::{name}", "lowered") for name in sorted(compiler.LOWERINGS.keys() | compiler.VIEWS.keys())]
+def op_status(names: Iterable[str] = ()) -> list[tuple[str, str]]:
+    """(ATen name, "lowered" or "estimated") of every op the compiler has a lowering for and of `names`, sorted.
 
-
-def target_of(name: str | None) -> Target:
-    """The target a compilation with this name uses."""
-    return load_target(name)
+    An op that is lowered may have forms that are not (an unusual argument): those end as marked estimates with their reason.
+    """
+    found = {f"aten::{name}": "lowered" for name in compiler.LOWERINGS.keys() | compiler.VIEWS.keys()}
+    for name in names:
+        found["aten::" + op_parts(name)[0]] = "lowered" if is_lowered(name) else "estimated"
+    return sorted(found.items())

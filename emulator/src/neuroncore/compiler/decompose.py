@@ -542,7 +542,8 @@ def _norm_axes(view: View, normalized: Sequence[int]) -> tuple[int, ...]:
 def _rms_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     view = _tensor(b, x)
     axes = _norm_axes(view, normalized)
-    epsilon = _EPSILON.get(b.dtype(view), _EPSILON["fp32"]) if eps is None else eps
+    # Without eps torch takes the spacing of the dtype it accumulates in.
+    epsilon = (2.0**-52 if b.dtype(view) == "fp64" else 2.0**-23) if eps is None else eps
     count = prod(view.shape[a] for a in axes)
     mean = b.reduce("add", b.map("square", view), axes, keepdim=True, scale=1.0 / max(count, 1))
     rstd = b.map("rsqrt", b.map("add", mean, float(epsilon)))
@@ -552,9 +553,6 @@ def _rms_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any = None,
     if len(b.node.outputs) == 1:
         return y
     return y, b.map("copy", rstd, dtype=b.spec(1).dtype)
-
-
-_EPSILON = {"fp32": 2.0**-23, "fp64": 2.0**-52, "fp16": 2.0**-10, "bf16": 2.0**-7}
 
 
 @lowering("_fused_rms_norm_backward")

@@ -95,8 +95,10 @@ def tile_gather(tiler: Tiler, kernel: Kernel) -> None:
 
         raise TooManyInstructions
     table = tiler.tensor(prim.table.buffer)
-    for number, start in enumerate(range(0, rows, _PARTITIONS)):
-        parts = min(_PARTITIONS, rows - start)
+    # The access pattern of an indexed side may not name more rows than the table has.
+    height = min(_PARTITIONS, prim.table.shape[0])
+    for number, start in enumerate(range(0, rows, height)):
+        parts = min(height, rows - start)
         with tiler.iteration(), tiler.builder.op(prim.op, prim.source):
             places = tiler.sbuf(f"{prefix}_i_{number % 3}", _PARTITIONS, 1, "int32")
             for piece in pieces(index, start, parts, 0, 1):

@@ -86,7 +86,7 @@ class _Selector:
         self.by_row: dict[Key, bool] = {}
         self.made: dict[Key, int] = {}  # value → step that makes it
         self.uses: dict[Key, int] = {}
-        self.own = {w.buffer for p in kernel.prims for w in writes(p)}
+        self.own: set[int] = set()  # buffers written by an earlier primitive; an input updated in place is read first
         self.stores: list[tuple[Key, View]] = []
         self.temps = 0
         self.prim: Prim = kernel.prims[0]
@@ -97,10 +97,12 @@ class _Selector:
                 if isinstance(value, tuple):
                     self.uses[value] = self.uses.get(value, 0) + 1
             out = next(writes(prim))
+            self.own.add(out.buffer)
             if out.buffer in self.kernels.kept:
                 key: Key = ("buffer", out.buffer)
                 self.uses[key] = self.uses.get(key, 0) + 1
                 self.stores.append((key, out))
+        self.own.clear()
         for prim in self.kernel.prims:
             self.prim = prim
             if isinstance(prim, Map):
@@ -110,6 +112,7 @@ class _Selector:
             else:  # the contraction of a product kernel: its result is already there
                 key = ("buffer", next(writes(prim)).buffer)
                 self.dtypes[key], self.by_row[key] = "fp32", False
+            self.own.add(next(writes(prim)).buffer)
         steps = tuple(s for s in self.steps if s is not None)
         return Selection(steps, self.dtypes, self.by_row, tuple(self.stores))
 
