@@ -6,6 +6,9 @@ import inspect
 import json
 import os
 import re
+import subprocess
+import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -211,6 +214,96 @@ def test_cores_that_are_not_captured_leave_no_rows(capture, naive_rms_norm):
     run = capture(naive_rms_norm, capture_enabled_for_nc="1")
     assert run.table("executions") == []
     assert run.rows() == {}
+
+
+def test_copies_are_events_and_add_no_device_time(capture):
+    x = torch.ones(4, 4).to("neuron")
+
+    def body():
+        torch.ones(4).to("neuron")
+        return (x + 1).sum().item()
+
+    run = capture(body)
+    rows = run.table("executions")
+    assert [e["overload"] for e in rows if e["kind"] == "exec"] == ["aten::add.Tensor", "aten::sum"]
+    assert [e["bytes_written"] for e in rows if e["kind"] == "memcpy_h2d"] == [16]
+    assert [e["bytes_read"] for e in rows if e["kind"] == "memcpy_d2h"] == [4]
+    names = [e["name"] for e in run.table("events")]
+    assert names.count("dmem_buf_copyin") == names.count("dmem_buf_copyout") == 1
+    assert set(run.rows()) == {"aten::add", "aten::sum"}
+
+
+def test_the_first_execution_of_a_window_has_no_gap_before_it(capture, naive_rms_norm):
+    first, *others = capture(naive_rms_norm).table("executions")
+    assert (first["gap_ns"], first["gap_cause"]) == (-1, "first")
+    previous = first["end_ns"]
+    for e in others:
+        assert e["gap_ns"] == e["start_ns"] - previous
+        previous = e["end_ns"]
+
+
+def test_an_op_computed_on_the_host_is_a_host_event_without_device_time(capture):
+    x = torch.eye(4).to("neuron")
+    run = capture(lambda: torch.linalg.qr(x))
+    assert [e for e in run.table("executions") if e["kind"] == "exec"] == []
+    assert "cpu_fallback" in {e["name"] for e in run.table("events")}
+    assert run.rows() == {}
+
+
+def test_work_of_a_thread_torch_does_not_follow_is_kept_as_unlinked_rows(capture):
+    x = torch.ones(4, 4).to("neuron")
+
+    def body():
+        thread = threading.Thread(target=lambda: x - 1)
+        thread.start()
+        thread.join()
+
+    run = capture(body)
+    (execution,) = (e for e in run.table("executions") if e["kind"] == "exec")
+    assert execution["external_id"] == -1
+    assert set(run.rows()) == {"nc_exec_running aten::sub.Tensor"}
+
+
+def test_each_core_has_its_own_lane_and_ntff(capture):
+    if torch.neuron.device_count() < 2:
+        pytest.skip("needs two logical NeuronCores")
+    x, y = torch.ones(4, device="neuron:0"), torch.ones(4, device="neuron:1")
+
+    def body():
+        x + x, y + y
+        torch.neuron.synchronize(1)
+
+    run = capture(body)
+    assert {e["nc_idx"] for e in run.table("executions")} == {0, 1}
+    assert len(list(run.directory.glob("profile_nc_[01]_session_*.ntff"))) == 2
+    assert {row["pid"] for row in run.trace() if row.get("cat") == "kernel"} == {0, 1}
+    processes = {row["pid"]: row["args"]["name"] for row in run.trace() if row.get("name") == "process_name"}
+    assert processes[0] == "NeuronCore 0 (emulated)"
+    assert processes[1] == "NeuronCore 1 (emulated)"
+
+
+LNC_SCRIPT = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile
+from torch_neuronx.profiling import NeuronConfig
+config = NeuronConfig(modes=["RUNTIME"], profile_output_dir=sys.argv[1])
+x = torch.ones(4, device="neuron")
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1], experimental_config=config):
+    x + x
+    torch.neuron.synchronize()
+"""
+
+
+@pytest.mark.parametrize(("lnc", "cores"), [(1, {4}), (2, {8, 9})])
+def test_physical_cores_follow_the_logical_core_size_and_the_visible_cores(tmp_path, lnc, cores):
+    environment = os.environ | {"NEURON_LOGICAL_NC_CONFIG": str(lnc), "NEURON_RT_VISIBLE_CORES": "4-5"}
+    subprocess.run([sys.executable, "-c", LNC_SCRIPT, str(tmp_path)], check=True, env=environment)
+    (path,) = tmp_path.glob("i-*_pid_*/*/ntrace.pb")
+    file = container.read(path)
+    running = [e for e in file.tables["events"].to_pylist() if e["name"] == "nc_exec_running"]
+    assert [e["pcore_idx"] for e in running] == sorted(cores)
+    assert file.tables["executions"].num_rows == 1
+    assert file.session.lnc == lnc
 
 
 def test_two_captures_in_one_process_do_not_collide(capture, naive_rms_norm, tmp_path):

@@ -30,13 +30,20 @@ class Program:
 class Launches:
     """The launches of a capture, as columns; `finished` tells those whose device end lies inside the window."""
 
-    def __init__(self, columns: Mapping[str, Any], stop_ns: int) -> None:
+    def __init__(self, columns: Mapping[str, Any], start_ns: int, stop_ns: int) -> None:
         self._columns = columns
+        # The previous end lies before the window: for the profile this launch is the core's first.
+        self.is_first = self["start_ns"] - self["gap_ns"] < start_ns
         self.kind = np.array(columns["kinds"], dtype=object)[columns["kind_index"]]
         self.end_ns = self["start_ns"] + self["launch_ns"] + self["program_ns"]
         self.finished = self.end_ns <= stop_ns
         self.is_execution = self.kind == "exec"
         self.neff = np.array([e["neff"] for e in columns["executables"]], dtype=object)[columns["executable_index"]]
+
+    @classmethod
+    def of(cls, capture: Mapping[str, Any]) -> Launches:
+        """The launches of what `_C.profiler.take_capture` returned."""
+        return cls(capture["launches"], capture["start_ns"], capture["stop_ns"])
 
     def __getitem__(self, name: str) -> Any:
         return self._columns[name]
@@ -79,8 +86,11 @@ def executions(launches: Launches) -> pa.Table:
         "launch_ns": launches["launch_ns"],
         "program_ns": launches["program_ns"],
         "estimated_ns": launches.of_executable("estimated_ns"),
-        "gap_ns": launches["gap_ns"],
-        "gap_cause": launches.text("gap_causes", "gap_cause_index"),
+        "gap_ns": np.where(launches.is_first, -1, launches["gap_ns"]),
+        "gap_cause": dictionary(
+            [*launches["gap_causes"], "first"],
+            np.where(launches.is_first, len(launches["gap_causes"]), launches["gap_cause_index"]),
+        ),
         # A copy moves its bytes on the device's side only: into its memory, or out of it.
         "bytes_read": np.where(launches.kind == "memcpy_d2h", launches["bytes"], launches.of_executable("bytes_read")),
         "bytes_written": np.where(

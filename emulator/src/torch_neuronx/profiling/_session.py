@@ -111,7 +111,7 @@ class CaptureSession:
         self.capture = _C.profiler.take_capture()
         if self.capture is None:
             return
-        launches = _files.Launches(self.capture["launches"], self.capture["stop_ns"])
+        launches = _files.Launches.of(self.capture)
         self.unfinished_executions = int((launches.is_execution & ~launches.finished).sum())
         self.dropped_events = {int(core): int(count) for core, count in self.capture["dropped"].items()}
         if self.settings is not None and self.directory is not None:

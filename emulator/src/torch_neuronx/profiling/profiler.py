@@ -171,7 +171,7 @@ class NeuronProfiler:
         session = self._session
         if session.capture is None or session.directory is None:
             return
-        launches = _files.Launches(session.capture["launches"], session.capture["stop_ns"])
+        launches = _files.Launches.of(session.capture)
         rows = launches.is_execution & launches.finished
         columns = [launches[name][rows].tolist() for name in ("execution_id", "external_id", "thread_id", "stream")]
         data = [
