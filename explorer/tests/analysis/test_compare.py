@@ -63,7 +63,7 @@ def test_a_dearer_launch_is_not_called_more_launches(build_tables, works):
 
 
 def test_gaps_can_be_the_reason(build_tables, works):
-    late = profile(build_tables, "late", [works("aten::mul", gap=500_000, cause="host_late")] * 3)
+    late = profile(build_tables, "late", [works("aten::mul", gap=500_000)] * 3)
     prompt = profile(build_tables, "prompt", [works("aten::mul", gap=1_000)] * 3)
     assert compare([late, prompt]).sentence.startswith("Gaps between executions take 998 us more: that is 100 %")
 
@@ -138,3 +138,30 @@ def test_terms_sum_to_the_difference_in_span(build_tables, works, first, second,
     assert sum(base.terms_in_span(result.split).values()) == base.totals["span_ns"]
     assert sum(t.delta_ns for t in result.terms(other)) == other.totals["span_ns"] - base.totals["span_ns"]
     assert result.sentence
+
+
+def test_a_late_host_of_an_emulated_run_is_no_reason(build_tables, works):
+    size = 4096 * 4096 * 2
+    naive = [works("aten::mul", program=190_000, read=size, written=size) for _ in range(6)]
+    naive[1].gap, naive[1].cause = 2_000_000, "host_late"
+    fused = [works("f", program=200_000, read=size, written=size)]
+    sentence = compare([profile(build_tables, "naive", naive), profile(build_tables, "fused", fused)]).sentence
+    assert sentence == (
+        "Six launches instead of one: that is 66 % of the difference that is not the host's. "
+        "Engines and DMA 32 %, gaps 2 %. "
+        "Bytes are the reason of the engine and DMA time: 384 MiB instead of 64.0 MiB, "
+        "926 us at HBM peak, a lower bound. "
+        "naive also waited 2.00 ms longer for this machine's host: that says nothing about a Trainium host."
+    )
+
+
+def test_a_late_host_of_a_real_run_is_a_reason(build_tables, works):
+    info = {"emulated": "false", "label": "real · NVIDIA H100"}
+    late = [works("k", gap=2_000_000, cause="host_late") for _ in range(3)]
+    runs = [
+        profile(build_tables, "late", late, split=False, info=info),
+        profile(build_tables, "prompt", [works("k", gap=1_000) for _ in range(3)], split=False, info=info),
+    ]
+    assert compare(runs).sentence.startswith(
+        "Gaps between executions take 4.00 ms more: that is 100 % of the difference."
+    )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from neuronscope.cli.opening import PathError, default_name, split_names
-from neuronscope.cli.text import clip, table, wrap
+from neuronscope.cli.text import clip, free_table, table, wrap
 from neuronscope.server.run import tunnel_command
 
 
@@ -43,6 +43,12 @@ def test_tables_shorten_the_first_column_only():
     text = table(["name", "time"], [["void at::native::very_long_kernel_name<float>(" * 4, "1.00 ms"], ["x", "2 ns"]])
     assert max(map(len, text.splitlines())) <= 80
     assert "…" in text and text.splitlines()[1].endswith("1.00 ms")
+
+
+def test_numbers_are_never_shortened():
+    text = free_table(["identifier", "text"], [[1_759_000_000_000_000_000, "x" * 99], [None, None]], 40)
+    assert "1759000000000000000" in text and "NULL" in text and "…" in text
+    assert max(map(len, text.splitlines())) <= 40
 
 
 def test_clip_keeps_both_ends():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuronscope.analysis.operators import empty_text
-from neuronscope.analysis.units import plural
+from neuronscope.analysis.units import format_ns, plural
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
@@ -26,7 +26,8 @@ def made_by(profile: Profile) -> dict[str, Any]:
         if key.startswith("notes") and value
     ]
     notes += [
-        f"{key.removeprefix('calibrated.')}: {value} (calibrated)"
+        f"{key.removeprefix('calibrated.').removesuffix('_ns').replace('_', ' ')}: "
+        f"{format_ns(int(value)) if key.endswith('_ns') and value.isdigit() else value}, calibrated"
         for key, value in sorted(info.items())
         if key.startswith("calibrated.")
     ]
@@ -42,20 +43,23 @@ def made_by(profile: Profile) -> dict[str, Any]:
 def ingest_report(profile: Profile) -> dict[str, Any]:
     """Counts of events in the file, stored, repaired, skipped and dropped, with the rows behind them."""
     rows = profile.rows('SELECT kind, count, "offset", file, action, message FROM IngestReport')
-    result = profile.ingest_result
 
-    def count(kind: str) -> int:
-        return sum(row["count"] for row in rows if row["kind"] == kind and row["count"] > 0)
+    def count(key: str) -> int:
+        text = profile.info.get(key, "")
+        return (
+            int(text)
+            if text.isdigit()
+            else sum(row["count"] for row in rows if row["kind"] == key and row["count"] > 0)
+        )
 
-    dropped_text = profile.info.get("dropped", "unknown")
-    dropped = int(dropped_text) if dropped_text.isdigit() else None
+    dropped = profile.info.get("dropped", "unknown")
     stored, skipped = count("stored"), count("skipped")
     return {
-        "in_file": result.events_in_file if result else stored + skipped,
-        "stored": result.stored if result else stored,
-        "repaired": result.repaired if result else count("repaired"),
-        "skipped": result.skipped if result else skipped,
-        "dropped": result.dropped if result else dropped,
+        "in_file": count("events_in_file") or stored + skipped,
+        "stored": stored,
+        "repaired": count("repaired"),
+        "skipped": skipped,
+        "dropped": int(dropped) if dropped.isdigit() else None,
         "rows": rows,
     }
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from neuronscope.analysis.devices import Peak, peak_of
+from neuronscope.analysis.gaps import idle_by_cause
 from neuronscope.analysis.operators import Operators, totals_of
 from neuronscope.analysis.profile import RANGE_ARGUMENTS
 from neuronscope.analysis.units import count_word, format_bytes, format_ns, format_percent
@@ -27,6 +28,7 @@ _EXECUTIONS_SHOWN = 2000
 _SAME = 0.01  # spans closer than this are called nearly the same
 _BYTES_REASON = 0.5  # bytes at HBM peak make up this share of the engine and DMA difference: they are the reason
 _BYTES_PART = 0.05
+_LATE_HOST = 0.05  # share of the difference from which a late host of an emulated run is set apart
 
 
 class CompareError(NeuronscopeError, ValueError):
@@ -52,6 +54,7 @@ class Compared:
     totals: dict[str, Any]
     operators: Operators
     peak: Peak | None
+    host_late_ns: int
 
     @property
     def name(self) -> str:
@@ -153,7 +156,10 @@ def compare(profiles: Sequence[Profile], base: str | None = None) -> Comparison:
 
 def _measure(profile: Profile) -> Compared:
     selected = profile.default_range
-    return Compared(profile, selected, totals_of(profile, selected), profile.operators(selected), peak_of(profile))
+    late = sum(row["duration_ns"] for row in idle_by_cause(profile, selected) if row["cause"] == "host_late")
+    return Compared(
+        profile, selected, totals_of(profile, selected), profile.operators(selected), peak_of(profile), late
+    )
 
 
 def _terms(base: Compared, other: Compared, split: bool) -> tuple[Term, ...]:
@@ -168,6 +174,8 @@ def _terms(base: Compared, other: Compared, split: bool) -> tuple[Term, ...]:
             idle, left = _gap_count(base), _gap_count(other)
             text = f"{idle:,} → {left:,}"
             detail = f"{format_ns(start)} → {format_ns(after[name])}, no device work between first start and last end"
+            if base.host_late_ns or other.host_late_ns:
+                detail += f"; host late {format_ns(base.host_late_ns)} → {format_ns(other.host_late_ns)}"
         else:
             text = f"{format_ns(start)} → {format_ns(after[name])}"
             detail = _bytes_detail(base, other)
@@ -207,21 +215,26 @@ def explain(base: Compared, other: Compared, split: bool) -> str:
     if not base.totals["device_time_ns"] or not other.totals["device_time_ns"]:
         silent = base if not base.totals["device_time_ns"] else other
         return f"No device rows in {silent.name}: the spans cannot be compared."
-    slow, fast = (base, other) if base.totals["span_ns"] >= other.totals["span_ns"] else (other, base)
-    difference = slow.totals["span_ns"] - fast.totals["span_ns"]
+    late = _late_host_to_leave_out(base, other)
+    explained = {one.profile.id: one.totals["span_ns"] - late.get(one.profile.id, 0) for one in (base, other)}
+    slow, fast = (base, other) if explained[base.profile.id] >= explained[other.profile.id] else (other, base)
+    spans = explained[slow.profile.id], explained[fast.profile.id]
+    difference = spans[0] - spans[1]
     if difference == 0:
-        return f"No difference in span: both take {format_ns(slow.totals['span_ns'])}."
+        same = f"No difference in span: both take {format_ns(spans[0])}."
+        return f"{same} {_late_sentence(base, other, late)}".strip()
     slow_terms, fast_terms = slow.terms_in_span(split), fast.terms_in_span(split)
     deltas = {name: slow_terms[name] - fast_terms[name] for name in slow_terms}
+    deltas["gaps"] -= late.get(slow.profile.id, 0) - late.get(fast.profile.id, 0)
     order = sorted(deltas, key=lambda name: -deltas[name])
     main = order[0]
-    share = difference / slow.totals["span_ns"]
+    share = difference / spans[0]
     part = format_percent(deltas[main] / difference)
-    head = f"{_main_text(main, slow, fast, deltas[main])}: that is {part} of the difference."
+    of_what = "the difference that is not the host's" if late else "the difference"
+    head = f"{_main_text(main, slow, fast, deltas[main])}: that is {part} of {of_what}."
     if share < _SAME:
         head = (
-            f"Nearly the same span, {format_ns(slow.totals['span_ns'])} and {format_ns(fast.totals['span_ns'])} "
-            f"({share * 100:.2g} % apart). {head}"
+            f"Nearly the same span, {format_ns(spans[0])} and {format_ns(spans[1])} ({share * 100:.2g} % apart). {head}"
         )
     with_it = [name for name in order[1:] if deltas[name] > 0]
     against = [name for name in reversed(order) if deltas[name] < 0]
@@ -235,7 +248,31 @@ def explain(base: Compared, other: Compared, split: bool) -> str:
         parts.append(
             f"{_capital(listed)} work{'s' if len(against) == 1 and against[0] == 'device busy' else ''} against it."
         )
-    return " ".join([head, *parts, _bytes_sentence(slow, fast, deltas, main, difference)]).strip()
+    parts += [_bytes_sentence(slow, fast, deltas, main, difference), _late_sentence(base, other, late)]
+    return " ".join([head, *(part for part in parts if part)])
+
+
+def _late_host_to_leave_out(base: Compared, other: Compared) -> dict[str, int]:
+    """Idle time for a late host by profile id, where it would drown the rest; empty where it need not be left out.
+
+    An emulated device waits for the host that emulates it: such gaps say nothing about a host with the real device, so
+    no conclusion is drawn from them. A real device's late host is a reason like any other.
+    """
+    if not (base.profile.emulated and other.profile.emulated):
+        return {}
+    late = {one.profile.id: one.host_late_ns for one in (base, other)}
+    of_host = abs(base.host_late_ns - other.host_late_ns)
+    if of_host < _LATE_HOST * max(abs(base.totals["span_ns"] - other.totals["span_ns"]), 1):
+        return {}
+    return late
+
+
+def _late_sentence(base: Compared, other: Compared, late: dict[str, int]) -> str:
+    if not late:
+        return ""
+    later, sooner = sorted((base, other), key=lambda one: -late[one.profile.id])
+    more = format_ns(late[later.profile.id] - late[sooner.profile.id])
+    return f"{later.name} also waited {more} longer for this machine's host: that says nothing about a Trainium host."
 
 
 def _capital(text: str) -> str:
@@ -270,13 +307,13 @@ def _bytes_sentence(slow: Compared, fast: Compared, deltas: dict[str, int], main
         if main == "launches" or work <= 0:
             return "Bytes are no reason."
         return f"Bytes are no reason: the slower run moves no more ({sizes})."
-    of_difference = extra / difference
-    if of_difference < _BYTES_PART:
+    if extra < _BYTES_PART * difference:
         return "Bytes are no reason at this size."
     peak = f"{sizes}, {format_ns(extra)} at HBM peak, a lower bound"
-    if main in ("engines and DMA", "device busy") and extra >= _BYTES_REASON * work:
-        return f"Bytes are the reason: {peak}."
-    return f"Bytes are a part of it: {peak} ({format_percent(of_difference)} of the difference)."
+    if work > 0 and extra >= _BYTES_REASON * work:
+        of_what = " of the engine and DMA time" if main in ("launches", "gaps") else ""
+        return f"Bytes are the reason{of_what}: {peak}."
+    return f"Bytes are a part of it: {peak} ({format_percent(extra / difference)} of the difference)."
 
 
 _FACTS = {

@@ -26,6 +26,7 @@ class Operator:
     self_cpu_ns: int
     device_time_ns: int
     executions: int
+    copies: int
     launch_ns: int | None
     program_ns: int | None
     estimated_ns: int
@@ -77,6 +78,7 @@ def operator_table(profile: Profile, selected: Range | None = None) -> Operators
         self_cpu_ns=sum(row.self_cpu_ns for row in chosen),
         device_time_ns=device_time,
         executions=sum(row.executions for row in chosen),
+        copies=sum(row.copies for row in chosen),
         launch_ns=sum(launches) if launches else None,
         program_ns=sum(programs) if launches else None,
         estimated_ns=sum(row.estimated_ns for row in chosen),
@@ -86,7 +88,7 @@ def operator_table(profile: Profile, selected: Range | None = None) -> Operators
     return Operators(rows, total, selected)
 
 
-_EMPTY = Operator("total", 0, 0, 0, 0, None, None, 0, None, None)
+_EMPTY = Operator("total", 0, 0, 0, 0, 0, None, None, 0, None, None)
 
 
 def totals_of(profile: Profile, selected: Range) -> dict[str, Any]:
@@ -164,6 +166,8 @@ def empty_text(profile: Profile) -> str | None:
     if profile.has_device_rows:
         return None
     if profile.span_ns or profile.rows("SELECT 1 FROM Slice LIMIT 1"):
+        if profile.info.get("format") == "chrome trace":
+            return "No device rows: nothing in this trace is marked as device work."
         return "No device rows. This trace has CPU activity only. Record with activities=[CPU, CUDA]."
     return "No events. The file is valid and empty."
 

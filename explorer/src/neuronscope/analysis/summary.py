@@ -93,7 +93,7 @@ def _facts(profile: Profile, totals: dict[str, Any], table: Operators, idle: lis
         share = top.share or 0.0
         facts.append(
             f"{name} takes {format_percent(share)} of device time ({marked}{format_ns(top.device_time_ns)} of {about}"
-            f"{format_ns(device_time)}, {plural(top.executions, _noun(profile))})."
+            f"{format_ns(device_time)}, {_pieces(profile, top.executions, top.copies)})."
         )
     facts += [text for _, text in why[1:]]
     unlinked = next((row for row in table.rows if row.name == UNLINKED), None)
@@ -103,6 +103,11 @@ def _facts(profile: Profile, totals: dict[str, Any], table: Operators, idle: lis
             "linked to no operator."
         )
     return facts
+
+
+def _pieces(profile: Profile, executions: int, copies: int) -> str:
+    parts = [plural(executions, _noun(profile))] if executions or not copies else []
+    return " and ".join([*parts, plural(copies, "copy")] if copies else parts)
 
 
 def _noun(profile: Profile) -> str:

@@ -62,6 +62,9 @@ def found_lines(profile: Profile, selected: Range | None = None, facts: int = 3)
 def operator_lines(operators: Operators, rows: int = _ROWS) -> Iterator[str]:
     """The operator table: with device columns when anything ran on a device."""
     shown = operators.with_device_time
+    if not shown:
+        yield f"  No operator call in this range ({operators.selected.text})."
+        return
     total = operators.total
     device = total.device_time_ns > 0
     split = total.launch_ns is not None
@@ -99,28 +102,31 @@ def operator_lines(operators: Operators, rows: int = _ROWS) -> Iterator[str]:
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """The side-by-side table, the terms of each difference, the sentence, the warnings."""
     base = comparison.base
-    header = ["", "device time", f"vs {clip(base.name, 10)}", "span", "self CPU", "exec.", "bytes", "at peak"]
+    header = ["", "device time", f"vs {clip(base.name, 8)}", "span", "self CPU", "exec."]
+    with_bytes = any(one.totals["bytes_moved"] is not None for one in comparison.compared)
+    if with_bytes:
+        header += ["bytes", "at peak"]
     rows = []
     for one in comparison.compared:
         totals = one.totals
         about = "≈ " if totals["estimated_ns"] else ""
         device_time = totals["device_time_ns"]
-        ratio = f"{base.totals['device_time_ns'] / device_time:.2f}×" if device_time else "-"
         moved, at_peak = totals["bytes_moved"], one.bytes_at_peak_ns
-        rows.append(
-            [
-                one.name,
-                about + format_ns(device_time),
-                ratio,
-                format_ns(totals["span_ns"]),
-                format_ns(one.operators.total.self_cpu_ns),
-                f"{totals['executions']:,}",
-                "-" if moved is None else format_bytes(moved),
-                "-" if at_peak is None else format_ns(at_peak),
-            ]
-        )
+        cells = [
+            one.name,
+            about + format_ns(device_time),
+            f"{base.totals['device_time_ns'] / device_time:.2f}×" if device_time else "-",
+            format_ns(totals["span_ns"]),
+            format_ns(one.operators.total.self_cpu_ns),
+            f"{totals['executions']:,}",
+        ]
+        if with_bytes:
+            cells += ["-" if moved is None else format_bytes(moved), "-" if at_peak is None else format_ns(at_peak)]
+        rows.append(cells)
     yield table(header, rows)
-    yield wrap(f"Range: {_ranges(comparison)}. at peak: time to move the bytes at HBM peak, a lower bound.")
+    yield wrap(f"Range: {_ranges(comparison)}.")
+    if with_bytes:
+        yield wrap("at peak: time to move the bytes at HBM peak, a lower bound.")
     for one in comparison.compared:
         if one is base:
             continue
@@ -139,7 +145,9 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _ranges(comparison: Comparison) -> str:
-    texts = {one.name: one.selected.text for one in comparison.compared}
-    if any(one.selected.step >= 0 for one in comparison.compared):
-        return "the last complete step of each (" + ", ".join(f"{name}: {text}" for name, text in texts.items()) + ")"
-    return "everything recorded (no complete step is marked)"
+    if all(one.selected.step < 0 for one in comparison.compared):
+        return "everything recorded (no complete step is marked)"
+    texts = [one.selected.text for one in comparison.compared]
+    if len(set(texts)) > 1:
+        texts = [f"{one.name}: {one.selected.text}" for one in comparison.compared]
+    return f"the last complete step of each ({'; '.join(dict.fromkeys(texts))})"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,7 +28,7 @@ def sql(
     """Query a profile: its tables (--show-profile-schema lists them), operators(), executions(), idle(), totals()."""
     from neuronscope.analysis.units import plural
     from neuronscope.cli.opening import open_profiles
-    from neuronscope.cli.text import table
+    from neuronscope.cli.text import free_table
 
     if as_json and as_csv:
         raise NeuronscopeError("--json and --csv exclude each other")
@@ -41,12 +42,8 @@ def sql(
         for batch in result.to_batches():
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     else:
-        rows = [[_text(value) for value in row.values()] for row in result.slice(0, _SHOWN).to_pylist()]
-        typer.echo(table(names, rows, indent=0) if rows else "  ".join(names))
+        rows = [list(row) for row in zip(*(column.to_pylist() for column in result.slice(0, _SHOWN)), strict=True)]
+        typer.echo(free_table(names, rows, max(shutil.get_terminal_size((80, 24)).columns, 40)))
         more = result.num_rows - len(rows)
         hidden = f", {more:,} not shown (--csv prints all)" if more else ""
         typer.echo(f"{plural(result.num_rows, 'row')}{hidden}")
-
-
-def _text(value: Any) -> str:
-    return "NULL" if value is None else " ".join(str(value).split())

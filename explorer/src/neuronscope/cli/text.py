@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["WIDTH", "clip", "table", "wrap"]
+__all__ = ["WIDTH", "clip", "free_table", "table", "wrap"]
 
 WIDTH = 80
 _GLUE = "\0"  # not a space to textwrap
@@ -23,6 +24,29 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 2)
         cells = [clip(row[0], widths[0]).ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append(" " * indent + "  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def free_table(header: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> str:
+    """A table of anything: numbers to the right and always in full, text to the left, shortened where that is needed."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(header)
+    texts = [["NULL" if value is None else " ".join(str(value).split()) for value in column] for column in columns]
+    right = [all(value is None or isinstance(value, int | float) for value in column) for column in columns]
+    longest = [max((len(text) for text in column), default=0) for column in texts]
+    widths = [max(len(name), size) for name, size in zip(header, longest, strict=True)]
+    least = [max(size, 4) if number else 8 for size, number in zip(longest, right, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > width:
+        spare = [index for index, size in enumerate(widths) if size > least[index]]
+        if not spare:
+            break
+        widths[max(spare, key=lambda index: widths[index])] -= 1
+    lines = []
+    for row in [list(header), *zip(*texts, strict=True)]:
+        cells = [
+            clip(cell, size).rjust(size) if number else clip(cell, size).ljust(size)
+            for cell, size, number in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 

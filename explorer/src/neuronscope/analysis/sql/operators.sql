@@ -6,10 +6,11 @@
 -- Parameters: as of executions().
 -- Columns:
 --   name            operator as torch prints it, or (unlinked)
---   calls           calls on the host in the range
+--   calls           calls on the host in the range, counted as torch does (see host_ops)
 --   self_cpu_ns     host time of those calls without enclosed calls
 --   device_time_ns  sum of executions
---   executions      executions of compiled programs or kernels; copies and fills are in device_time_ns, not counted here
+--   executions      executions of compiled programs or kernels
+--   copies          memory copies and fills
 --   launch_ns       part that is fixed launch cost; NULL when the source has no such split
 --   program_ns      part that is engine and DMA time; NULL likewise
 --   estimated_ns    part of device_time_ns that rests on an estimate
@@ -22,6 +23,7 @@ WITH device AS (
     SELECT CASE WHEN op = '' THEN '(unlinked)' ELSE op END AS name,
            sum(duration_ns)::BIGINT AS device_time_ns,
            count(*) FILTER (kind = 'exec') AS executions,
+           count(*) FILTER (kind <> 'exec') AS copies,
            bool_or(split) AS split,
            sum(launch_part)::BIGINT AS launch_ns,
            sum(work_part)::BIGINT AS program_ns,
@@ -30,7 +32,7 @@ WITH device AS (
     FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
     GROUP BY ALL
 ), host AS (
-    SELECT name, count(*) AS calls, sum(self_cpu_ns)::BIGINT AS self_cpu_ns, arg_min(event_id, start_ts) AS first_event
+    SELECT name, count(*) FILTER (counted) AS calls, sum(self_cpu_ns)::BIGINT AS self_cpu_ns, arg_min(event_id, start_ts) AS first_event
     FROM host_ops(range_start := range_start, range_end := range_end, range_step := range_step)
     GROUP BY ALL
 )
@@ -39,6 +41,7 @@ SELECT coalesce(device.name, host.name) AS name,
        coalesce(self_cpu_ns, 0) AS self_cpu_ns,
        coalesce(device_time_ns, 0) AS device_time_ns,
        coalesce(executions, 0) AS executions,
+       coalesce(copies, 0) AS copies,
        CASE WHEN split THEN launch_ns END AS launch_ns,
        CASE WHEN split THEN program_ns END AS program_ns,
        coalesce(estimated_ns, 0) AS estimated_ns,
