@@ -1,7 +1,7 @@
 """How far the timing model is from published measurements: `python -m benchmarks.accuracy [--json]`.
 
 Each row is one published measurement, predicted by simulating the same kernel written in our instruction set, plus
-the target's plain launch cost. Rows marked "fit" gave the model a parameter; the others are predictions.
+the target's launch cost of that capture mode. Rows marked "fit" gave the model a parameter; the others are predictions.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from neuroncore.isa import Program
 from neuroncore.targets import load_target
 from neuroncore.timing import simulate
 
+from benchmarks.graphs import add, mean, multiplications, rsqrt
 from benchmarks.kernels import matmul_blocked, matmul_hoisted, matmul_tiled, vector_add
 
 __all__ = ["CASES", "NAME", "Case", "Row", "predict", "run"]
@@ -30,14 +31,17 @@ class Case:
     Attributes:
         id: of the entry in measurements.json.
         published_us: its value, used when no file is given.
+        programs: what ran, one execution each.
         fitted: whether a parameter of the target was fitted on it.
+        profiled: whether DEVICE and RUNTIME streams were captured, which makes every launch dearer.
     """
 
     id: str
     target: str
     published_us: float
-    program: Callable[[], Program]
+    programs: Callable[[], list[Program]]
     fitted: bool = False
+    profiled: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,32 +61,42 @@ class Row:
 _SHAPE = (4096, 8192, 8192)
 
 CASES = (
-    Case("cs149-vadd-ROW_CHUNK=1", "trn2", 37308, lambda: vector_add(25600, 1, 1), fitted=True),
-    Case("cs149-vadd-ROW_CHUNK=128", "trn2", 378, lambda: vector_add(25600, 128, 1), fitted=True),
-    Case("cs149-vadd-stream_FREE_DIM=2", "trn2", 186, lambda: vector_add(25600, 128, 2)),
-    Case("cs149-vadd-stream_FREE_DIM=200", "trn2", 15, lambda: vector_add(25600, 128, 200), fitted=True),
-    Case("cs149-vadd-256000-2000", "trn2", 28, lambda: vector_add(256000, 128, 2000)),
-    Case("cs149-vadd-256000-1000", "trn2", 26, lambda: vector_add(256000, 128, 1000)),
-    Case("tut-matmul-trn2-v2", "trn2", 39890, lambda: matmul_tiled(*_SHAPE, "fp32")),
-    Case("tut-matmul-trn2-v3", "trn2", 28200, lambda: matmul_hoisted(*_SHAPE, "fp32")),
-    Case("tut-matmul-trn2-v4", "trn2", 28410, lambda: matmul_hoisted(*_SHAPE, "fp32", block=2)),
-    Case("tut-matmul-trn2-v5", "trn2", 28300, lambda: matmul_blocked(*_SHAPE, "fp32")),
+    Case("cs149-vadd-ROW_CHUNK=1", "trn2", 37308, lambda: [vector_add(25600, 1, 1)], fitted=True),
+    Case("cs149-vadd-ROW_CHUNK=128", "trn2", 378, lambda: [vector_add(25600, 128, 1)], fitted=True),
+    Case("cs149-vadd-stream_FREE_DIM=2", "trn2", 186, lambda: [vector_add(25600, 128, 2)]),
+    Case("cs149-vadd-stream_FREE_DIM=200", "trn2", 15, lambda: [vector_add(25600, 128, 200)], fitted=True),
+    Case("cs149-vadd-256000-2000", "trn2", 28, lambda: [vector_add(256000, 128, 2000)]),
+    Case("cs149-vadd-256000-1000", "trn2", 26, lambda: [vector_add(256000, 128, 1000)]),
+    Case("cs149t1-vadd-naive_rows", "trn1", 27404, lambda: [vector_add(25600, 1, 1)], fitted=True),
+    Case("cs149t1-vadd-floor", "trn1", 19, lambda: [vector_add(25600, 128, 200)], fitted=True),
+    Case("cs149t1-vadd-profile_2000", "trn1", 34, lambda: [vector_add(256000, 128, 2000)]),
+    Case("cs149t1-vadd-profile_1000", "trn1", 29, lambda: [vector_add(256000, 128, 1000)]),
+    Case("tut-matmul-trn2-v2", "trn2", 39890, lambda: [matmul_tiled(*_SHAPE, "fp32")]),
+    Case("tut-matmul-trn2-v3", "trn2", 28200, lambda: [matmul_hoisted(*_SHAPE, "fp32")]),
+    Case("tut-matmul-trn2-v4", "trn2", 28410, lambda: [matmul_hoisted(*_SHAPE, "fp32", block=2)]),
+    Case("tut-matmul-trn2-v5", "trn2", 28300, lambda: [matmul_blocked(*_SHAPE, "fp32")]),
+    Case("own-rmsnorm-eager-mul", "trn2", 1164.5, multiplications, fitted=True, profiled=True),
+    Case("own-rmsnorm-eager-add", "trn2", 434.6, add, profiled=True),
+    Case("own-rmsnorm-eager-rsqrt", "trn2", 415.0, rsqrt, profiled=True),
+    Case("own-rmsnorm-eager-mean", "trn2", 340.8, mean, profiled=True),
 )
 
-_UNIT_US = {"us": 1.0, "ms": 1000.0, "ns": 0.001}
+_UNIT_US = {"us": 1.0, "us total device time": 1.0, "ms": 1000.0, "ns": 0.001}
 
 
 def predict(case: Case, published_us: float | None = None) -> Row:
     """Simulate one case."""
     target = load_target(case.target)
-    program = case.program()
+    programs = case.programs()
     began = time.perf_counter()
-    timeline = simulate(program, target)
+    program_ns = sum(simulate(program, target).program_ns for program in programs)
     seconds = time.perf_counter() - began
-    predicted = (timeline.program_ns + target.launch_cost_plain_ns) / 1000
+    launch_ns = target.launch_cost_profiled_ns if case.profiled else target.launch_cost_plain_ns
+    predicted = (program_ns + launch_ns * len(programs)) / 1000
     published = case.published_us if published_us is None else published_us
     error = 100 * (predicted / published - 1)
-    return Row(case.id, case.target, published, predicted, error, case.fitted, len(program.body), seconds)
+    instructions = sum(len(program.body) for program in programs)
+    return Row(case.id, case.target, published, predicted, error, case.fitted, instructions, seconds)
 
 
 def _published(path: Path) -> dict[str, float]:

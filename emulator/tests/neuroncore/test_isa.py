@@ -104,10 +104,22 @@ programs = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(programs)
 def test_printed_programs_parse_back(program):
-    text = print_program(program)
-    parsed = parse_program(text)
-    assert parsed == program
-    assert print_program(parsed) == text  # sources too, which equality ignores
+    for origins in (False, True):
+        text = print_program(program, origins=origins)
+        parsed = parse_program(text)
+        assert parsed == program
+        assert print_program(parsed, origins=origins) == text  # ops and sources too, which equality ignores
+
+
+def test_the_text_of_a_program_does_not_depend_on_who_called_it():
+    def program(source):
+        b = ProgramBuilder("p")
+        with b.op("aten.zero_.default", source=source):
+            b.emit("memset", dst=_sbuf(b))
+        return b.build()
+
+    assert print_program(program("a.py:1")) == print_program(program("b.py:2"))
+    assert ';op "aten.zero_.default" at "a.py:1"' in print_program(program("a.py:1"), origins=True)
 
 
 def test_parse_error_names_the_line():
@@ -281,6 +293,15 @@ def test_verify_refuses_a_queue_of_two_engines_and_waits_without_signals():
     b = ProgramBuilder("p")
     b.emit("memset", dst=_sbuf(b), waits=[Wait("never", 1)])
     with pytest.raises(ProgramError, match="waits for never >= 1, all signals together reach 0"):
+        verify(b.build(), TRN2)
+
+
+def test_verify_refuses_a_semaphore_of_two_streams():
+    b = ProgramBuilder("p")
+    t = _sbuf(b)
+    b.emit("memset", dst=t, signals=[Signal("s")])
+    b.emit("memset", dst=t, engine="GpSimd", signals=[Signal("s")])
+    with pytest.raises(ProgramError, match="raises s, as Vector does: one stream per semaphore"):
         verify(b.build(), TRN2)
 
 

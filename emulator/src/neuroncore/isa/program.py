@@ -240,7 +240,7 @@ class Instruction:
         waits, signals: semaphores.
         queue: DMA queue name, empty for compute instructions.
         op: ATen op it implements ("aten.mul.Tensor"), for the profile.
-        source: "file.py:line" of the user's call, for the profile.
+        source: "file.py:line" of the user's call, for the profile. Equality ignores both: they do not execute.
     """
 
     opcode: str
@@ -249,7 +249,7 @@ class Instruction:
     waits: tuple[Wait, ...] = ()
     signals: tuple[Signal, ...] = ()
     queue: str = ""
-    op: str = field(default="")
+    op: str = field(default="", compare=False)
     source: str = field(default="", compare=False)
 
     def get(self, name: str, default: Operand = None) -> Operand:

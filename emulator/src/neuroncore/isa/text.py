@@ -1,15 +1,17 @@
-"""Programs as text and back: `parse_program(print_program(p)) == p`.
+"""Programs as text and back: `parse_program(print_program(p)) == p`, with or without origins.
 
 One line per declaration and instruction::
 
-    program "add" tensor x input bf16 [256,512] tile tx0 SBUF 128 bytes 1024 bf16 address 0 partition 0 Sync dma_copy
-    dst=<tx0 bf16 p0+128 f1*512> src=<x bf16 p0+128*512 f1*512> queue=qSyncLoad signal=qSyncLoad+16 ;op
-    "aten.add.Tensor" loop i1 4 {
+    program "add"
+    tensor x input bf16 [256,512]
+    tile tx0 SBUF 128 bytes 1024 bf16 address 0 partition 0
+    Sync dma_copy dst=<tx0 bf16 p0+128 f1*512> src=<x bf16 p0+128*512 f1*512> queue=qSyncLoad signal=qSyncLoad+16
+    loop i1 4 {
       Vector tensor_tensor dst=<…> data1=<…> data2=<…> op="add" wait=qSyncLoad>=32 signal=Vector+1
     }
 
-An access is ``<buffer dtype pSTART+COUNT[*STRIDE] fSTRIDE*SIZE,… [oOFFSET] [+STEP*loop …]>``. Attribute values are
-JSON.
+With origins, an instruction ends in ``;op "aten.add.Tensor" at "model.py:7"``. An access is
+``<buffer dtype pSTART+COUNT[*STRIDE] fSTRIDE*SIZE,… [oOFFSET] [+STEP*loop …]>``. Attribute values are JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +27,13 @@ from neuroncore.isa.program import Access, Instruction, Loop, Operand, Program, 
 __all__ = ["parse_program", "print_operands", "print_program"]
 
 
-def print_program(program: Program, *, origins: bool = True) -> str:
-    """The program as text; without `origins`, ATen ops and source lines are left out (to hash what executes)."""
+def print_program(program: Program, *, origins: bool = False) -> str:
+    """The program as text: what executes and nothing else, so that equal texts are equal programs.
+
+    Args:
+        program: any program, loops rolled or not.
+        origins: add the ATen op and source line of each instruction, for reading.
+    """
     lines = [f"program {json.dumps(program.name)}"]
     lines.extend(f"tensor {t.name} {t.kind} {t.dtype} {_json(t.shape)}" for t in program.tensors)
     for tile in program.tiles:

@@ -9,6 +9,7 @@ from neuroncore.isa.costs import Use
 from neuroncore.isa.dtypes import DTYPE_BYTES
 from neuroncore.isa.instructions import InstructionSpec, OperandSpec, instruction_spec
 from neuroncore.isa.program import Access, Instruction, Program, Tensor, Tile
+from neuroncore.isa.synchronize import stream_of
 
 if TYPE_CHECKING:
     from neuroncore.targets import Target
@@ -26,7 +27,8 @@ def verify(program: Program, target: Target) -> None:
     Raises:
         ProgramError: a tile outside its memory, an operand in the wrong memory, of a wrong dtype or outside its
             buffer, too many
-            partitions, a matmul or PSUM limit, a queue shared by engines, a wait no signal can satisfy. The message
+            partitions, a matmul or PSUM limit, a queue shared by engines, a
+            semaphore raised by two streams, a wait no signal can satisfy. The message
             names the instruction's number in program order, the operand, the limit and the actual value.
         UnsupportedInstructionError: an instruction that is declared, not modelled.
     """
@@ -42,6 +44,7 @@ def verify(program: Program, target: Target) -> None:
         raise ProgramError(f"program {program.name!r}: two tensors or tiles have the same name")
     checked: dict[tuple[object, ...], None] = {}
     queues: dict[str, str] = {}
+    raisers: dict[str, str] = {}
     totals: dict[str, int] = {}
     highest: dict[str, tuple[int, int]] = {}
     for number, instruction in enumerate(program.instructions()):
@@ -57,6 +60,9 @@ def verify(program: Program, target: Target) -> None:
                     f"{where}: queue {instruction.queue} is triggered by {owner} too: one engine per queue"
                 )
         for signal in instruction.signals:
+            raiser = raisers.setdefault(signal.semaphore, stream_of(instruction))
+            if raiser != stream_of(instruction):
+                raise ProgramError(f"{where}: raises {signal.semaphore}, as {raiser} does: one stream per semaphore")
             totals[signal.semaphore] = totals.get(signal.semaphore, 0) + signal.increment
         for wait in instruction.waits:
             if wait.value > highest.get(wait.semaphore, (0, 0))[0]:
