@@ -299,6 +299,8 @@ def _repeats_rows(view: View, rows: int, cols: int) -> bool:
 def _splits(group: _Group) -> bool:
     """Whether every view of the kernel can be seen as rows x columns."""
     for prim in group.prims:
+        if isinstance(prim, Contract):
+            continue
         in_rows = isinstance(prim, Map) and prim.out.elements == group.rows and group.cols != 1
         for view in reads(prim):
             if layout_of(view, group.rows, 1 if in_rows else group.cols) is None:
