@@ -295,17 +295,14 @@ class _Chrome:
         self.note("flow_ends", len(rows), "ends of arrows")
         phases = np.array([{"s": 0, "t": 1, "f": 2}.get(phase, 0) for phase in self.ph], np.int8)
         ids = columns.ids.take(pa.array(rows)).dictionary_encode()
-        texts = [text.strip(b'"') for text in ids.dictionary.to_pylist()]
-        distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
-        id_code = np.array([distinct[text] for text in texts], np.int64)[ids.indices.to_numpy()]
-        number = np.array([int64(_text(text)) for text in texts], np.int64)[ids.indices.to_numpy()]
+        code, number, distinct = _arrow_ids(ids)
         category = columns.cat.take(pa.array(rows))
         names = columns.name.take(pa.array(rows))
         kind = pc.if_else(pc.equal(category.cast(pa.string()), ""), names.cast(pa.string()), category.cast(pa.string()))
         kind = kind.dictionary_encode()
         return ArrowEnds(
             phase=phases[self.ph_code[rows]],
-            key=kind.indices.to_numpy().astype(np.int64) * (len(distinct) + 1) + id_code,
+            key=kind.indices.to_numpy().astype(np.int64) * (distinct + 1) + code,
             kind=kind,
             ts=columns.ts[rows] + self.base,
             pid=self.pid[rows],
@@ -350,15 +347,25 @@ class _Chrome:
                 trace.facts[f"notes.{key}"] = str(header[key])
         ev = trace.events
         trace.neuron = bool((np.isin(ev.role, (Role.DISPATCH, Role.DRIVER)) & (ev.execution_id >= 0)).any())
-        cores = [name for name in self.process_names.values() if re.match(r"NeuronCore \d+", name)]
-        if trace.neuron and cores:
-            emulated = any("emulated" in name for name in cores)
-            trace.facts.update(emulated=str(emulated).lower(), device_name="AWS Neuron")
-            if emulated:
-                trace.facts["label"] = "emulated · NeuronCore"
+        origin = header.get("neuronscope")
+        if trace.neuron and isinstance(origin, dict):
+            self.describe_emulated(trace, origin)
         spans = np.flatnonzero(trace.events.role == Role.SPAN)
         if len(spans):
             trace.recording = (int(trace.events.start[spans].min()), int(trace.events.end[spans].max()))
+
+    @staticmethod
+    def describe_emulated(trace: Trace, origin: dict[str, Any]) -> None:
+        """Facts that our emulator writes into the head of its trace.json."""
+        trace.facts["device_name"] = f"AWS {origin['target']}" if origin.get("target") else "AWS Neuron"
+        trace.facts["emulated"] = "true" if origin.get("emulated") else "false"
+        for key in ("target", "target_hash", "model_version", "lnc", "session_id"):
+            if isinstance(origin.get(key), str | int):
+                trace.facts[key] = str(origin[key])
+        if isinstance(origin.get("modes"), list):
+            trace.facts["modes"] = " ".join(str(mode) for mode in origin["modes"])
+        trace.facts["producer"] = f"neuronscope-emulator {origin.get('producer_version', '')}".strip()
+        trace.instance = str(origin.get("instance_id") or trace.instance)
 
     @staticmethod
     def _numbers(column: pa.DictionaryArray, labels: dict[int, str]) -> Int64:
@@ -378,6 +385,21 @@ class _Chrome:
         table: npt.NDArray[np.int64] = np.array(values or [0], np.int64)
         indices = column.indices.to_numpy()
         return table[indices] if len(indices) else np.zeros(0, np.int64)
+
+
+def _arrow_ids(ids: pa.DictionaryArray) -> tuple[Int64, Int64, int]:
+    """Of each arrow end a code equal for equal ids, the id as number (-1 if it is none), and the number of codes."""
+    indices = ids.indices.to_numpy()
+    try:
+        numbers = pc.cast(ids.dictionary.cast(pa.string()), pa.int64()).to_numpy()
+        return indices.astype(np.int64), numbers[indices], len(numbers)
+    except pa.ArrowInvalid:
+        pass  # ids in quotes, or too large for 64 bits: 148 and "148" are the same
+    texts = [raw.strip(b'"') for raw in ids.dictionary.to_pylist()]
+    distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
+    codes = np.array([distinct[text] for text in texts], np.int64)
+    values = np.array([int64(_text(text)) for text in texts], np.int64)
+    return codes[indices], values[indices], len(distinct)
 
 
 def _role(category: str) -> Role:

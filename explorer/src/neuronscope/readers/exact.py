@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,13 +30,11 @@ class TextColumn:
     offsets: Int64
 
     @classmethod
-    def join(cls, values: Sequence[bytes]) -> TextColumn:
-        """From buffers that contain no NUL byte, as strict JSON never does outside its escapes."""
-        joined = np.frombuffer(b"\0".join((*values, b"")), np.uint8) if values else np.zeros(0, np.uint8)
-        ends = np.flatnonzero(joined == 0)
+    def join(cls, values: Sequence[Any]) -> TextColumn:
+        """From buffers (bytes or `msgspec.Raw`)."""
         offsets = np.zeros(len(values) + 1, np.int64)
-        offsets[1:] = ends - np.arange(len(ends))
-        return cls(joined[joined != 0], offsets)
+        np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])
+        return cls(np.frombuffer(b"".join(values), np.uint8), offsets)
 
     @property
     def lengths(self) -> Int64:

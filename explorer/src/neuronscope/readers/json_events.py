@@ -13,15 +13,17 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import astuple
 
 from neuronscope.formats.errors import FormatError
-from neuronscope.readers.exact import Bools, Int64, TextColumn, Times, int64_column, nanoseconds
+from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, nanoseconds
 from neuronscope.readers.salvage import EVENT_KEYS, extent, mend_event, mend_value
 
 __all__ = ["Columns", "Document", "Fault", "load", "parse"]
@@ -214,7 +216,7 @@ class _Walker:
             self.data = data = data.decode("utf-16", "replace").encode()
             self.fault("utf16", 0, "text is UTF-16")
         at = self.space(at)
-        if not data[at:].strip(b"\0 \t\r\n"):
+        if at >= len(data) or not data[at : at + 4096].strip(b"\0 \t\r\n"):
             raise FormatError(f"{self.where}: empty file")
         if data[at] not in b"{[":
             raise FormatError(f"{self.where}: not JSON (begins with {data[at : at + 12]!r})")
@@ -239,7 +241,7 @@ class _Walker:
         while at < len(self.data):
             at = self.space(at)
             rest = self.data[at : at + 1]
-            if not rest or not self.data[at:].strip(b"\0 \t\r\n"):
+            if not rest or (rest == b"\0" and not self.data[at:].strip(b"\0 \t\r\n")):
                 return
             if rest not in (b"{", b"["):
                 self.fault("trailing_bytes", at, f"{len(self.data) - at} bytes after the end of the document")
@@ -338,7 +340,9 @@ class _Walker:
 
     def strict(self, start: int, end: int) -> bool:
         try:
-            events = _events.decode(b"[" + self.data[start:end].rstrip(b", \t\r\n") + b"]")
+            while end > start and self.data[end - 1] in b", \t\r\n":
+                end -= 1
+            events = _events.decode(b"".join((b"[", memoryview(self.data)[start:end], b"]")))
         except _REFUSED:
             return False
         self.keep(events)
@@ -465,51 +469,68 @@ def _tighten(loose: _LooseEvent) -> _Event:
 
 
 def _columns(events: Sequence[_Event]) -> Columns:
-    args = [event.args for event in events]
-    parsed = _parsed_args(args)
-    times, durations = (_times([getattr(e, name) for e in events]) for name in ("ts", "dur"))
-    external = int64_column([a.external_id for a in parsed])
-    older = int64_column([a.external_id_2021 for a in parsed])
-    stream = int64_column([a.stream for a in parsed])
-    other_stream = int64_column([a.stream_id for a in parsed])
+    count = len(events)
+    ph, cat, name, pid, tid, ts, dur, ids, args = zip(*map(astuple, events), strict=True) if count else ((),) * 9
+    times, durations = nanoseconds(TextColumn.join(ts)), nanoseconds(TextColumn.join(dur))
+    category = pa.array(cat, pa.string()).dictionary_encode()
+    texts = TextColumn.join(args)
+    found = _ids_of(args, texts, category)
     return Columns(
-        ph=pa.array([e.ph for e in events], pa.string()).dictionary_encode(),
-        cat=pa.array([e.cat for e in events], pa.string()).dictionary_encode(),
-        name=pa.array([e.name for e in events], pa.string()).dictionary_encode(),
-        pid=TextColumn.join([e.pid for e in events]).binary().dictionary_encode(),
-        tid=TextColumn.join([e.tid for e in events]).binary().dictionary_encode(),
-        ids=TextColumn.join([e.id for e in events]).binary(),
-        args=TextColumn.join(args).binary(),
+        ph=pa.array(ph, pa.string()).dictionary_encode(),
+        cat=category,
+        name=pa.array(name, pa.string()).dictionary_encode(),
+        pid=TextColumn.join(pid).binary().dictionary_encode(),
+        tid=TextColumn.join(tid).binary().dictionary_encode(),
+        ids=TextColumn.join(ids).binary(),
+        args=texts.binary(),
         ts=times.ns,
         has_ts=times.valid,
         dur=durations.ns,
         has_dur=durations.valid,
-        correlation=int64_column([a.correlation for a in parsed]),
-        external_id=np.where(external >= 0, external, older),
-        device=int64_column([a.device for a in parsed]),
-        stream=np.where(stream >= 0, stream, other_stream),
-        bytes=int64_column([a.bytes for a in parsed]),
-        execution_id=int64_column([a.execution_id for a in parsed]),
+        **{key: found.get(key, np.full(count, -1, np.int64)) for key in _ID_KEYS},
     )
 
 
-def _times(values: list[Any]) -> Times:
-    return nanoseconds(TextColumn.join(values))
+_ID_KEYS = {
+    # column: the argument's names, newest first, as attribute of _Args and as JSON text
+    "correlation": (("correlation", b'"correlation"'),),
+    "external_id": (("external_id", b'"External id"'), ("external_id_2021", b'"external id"')),
+    "device": (("device", b'"device"'),),
+    "stream": (("stream", b'"stream"'), ("stream_id", b'"Stream Id"')),
+    "bytes": (("bytes", b'"bytes"'),),
+    "execution_id": (("execution_id", b'"execution_id"'),),
+}
+_NO_IDS = ("python_function", "ac2g", "fwdbwd")  # categories whose arguments hold none of these; often half of a trace
+
+
+def _ids_of(args: Sequence[Any], texts: TextColumn, category: pa.DictionaryArray) -> dict[str, Int64]:
+    """The ids among the arguments, as columns; a column without any value is left out."""
+    count = len(args)
+    wanted = np.array([name not in _NO_IDS for name in category.dictionary.to_pylist()] or [False], np.bool_)
+    rows = np.flatnonzero(wanted[category.indices.to_numpy()] & (texts.lengths > 2)) if count else np.zeros(0, np.int64)
+    if not len(rows):
+        return {}
+    present = [args[row] for row in rows.tolist()]
+    text = b"[" + b",".join(present) + b"]"
+    try:
+        parsed = _args_list.decode(text)
+    except _REFUSED:
+        parsed = [_one_args(a) for a in present]
+    found: dict[str, Int64] = {}
+    for column, sources in _ID_KEYS.items():
+        values: Int64 | None = None
+        for attribute, key in sources:
+            if key not in text:
+                continue
+            here = int64_column(list(map(attrgetter(attribute), parsed)))
+            values = here if values is None else np.where(values >= 0, values, here)
+        if values is not None:
+            found[column] = np.full(count, -1, np.int64)
+            found[column][rows] = values
+    return found
 
 
 _NO_ARGS = _Args()
-
-
-def _parsed_args(args: list[Any]) -> list[_Args]:
-    present = [a for a in args if len(a)]
-    try:
-        parsed = _args_list.decode(b"[" + b",".join(present) + b"]")
-    except _REFUSED:
-        parsed = [_one_args(a) for a in present]
-    if len(present) == len(args):
-        return parsed
-    following = iter(parsed)
-    return [next(following) if len(a) else _NO_ARGS for a in args]
 
 
 def _one_args(text: Any) -> _Args:

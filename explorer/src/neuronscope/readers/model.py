@@ -254,7 +254,7 @@ class _Model:
             self.launch_of = self.launch_of[first]
             empty, none = empty[:count], none[:count]
             launch_ns, program_ns, estimated = none, none, np.zeros(count, np.int64)
-        names = np.array(self.names, object)
+        names = np.array([name.removeprefix("nc_exec_running ") for name in self.names], object)
         numbered = ev.execution_id[rows]
         usable = self.trace.neuron and (numbered >= 0).all() and len(np.unique(numbered)) == count
         copied = np.where(kind == "exec", -1, ev.bytes[rows])
@@ -422,7 +422,7 @@ class _Model:
             "op_event_id": op,
             "kind": kind,
             "name": named,
-            "op": text["op"],
+            "op": np.where((text["op"] == "") & (op >= 0), self._names_of(op), text["op"]),
             "overload": text["overload"],
             "neff": text["neff"],
             "device": column["nc_idx"].astype(np.int64),
@@ -450,6 +450,11 @@ class _Model:
             "gap_cause": text["gap_cause"],
         }
         self.executed_rows = rows
+
+    def _names_of(self, rows: Int64) -> npt.NDArray[Any]:
+        """Names of events, empty where the row is -1."""
+        names = np.array([*self.names, ""], object)
+        return names[np.where(rows >= 0, self.name_code[rows], len(self.names))] if len(self.ev) else names[rows * 0 - 1]
 
     def make_gaps(self) -> None:
         """Idle time before each execution on its device, with its cause where the file can tell."""
@@ -507,10 +512,12 @@ class _Model:
         section[role == Role.NRT] = _NRT
         section[self.device] = _HARDWARE
         section[role == Role.DEVICE_ANNOTATION] = _DEVICE_NOTES
+        section[(role == Role.MEMCPY) & neuron] = _TRANSFERS
         first = np.where(np.isin(section, (_FRAMEWORK, _RUNTIME, _OVERHEAD, _ASYNC)), ev.tid, ev.device)
         second = np.where(np.isin(section, (_HARDWARE, _DEVICE_NOTES)), ev.stream, -1)
         first = np.where(section == _STREAM, ev.stream, first)
-        first = np.where((section == _NRT) | ((section == _HARDWARE) & (ev.nc >= 0)), ev.nc, first)
+        second = np.where(section == _TRANSFERS, -1, second)
+        first = np.where((section == _NRT) | (section == _TRANSFERS) | ((section == _HARDWARE) & (ev.nc >= 0)), ev.nc, first)
         second = np.where((section == _HARDWARE) & (ev.nc >= 0), ev.pcore, second)
         if neuron:
             second = np.where((section == _HARDWARE) & (ev.nc < 0), -1, second)
@@ -543,22 +550,20 @@ class _Model:
         stacked = np.array(
             [described[i][2] in (_FRAMEWORK, _RUNTIME, _OVERHEAD, _NRT) for i in order] or [True], np.bool_
         )
-        nesting = lanes.nest(track, start, end)
-        lane = np.where(stacked[track], nesting.depth, lanes.free_lanes(track, start, end)).astype(np.int64)
-        crossing = nesting.violations if stacked.all() else self._crossings(track, stacked, start, end)
-        self.note(
-            "nesting_violation", crossing, "host intervals end after the one they began in; both are shown in full"
-        )
+        lane = np.zeros(len(rows), np.int64)
+        hosted = np.flatnonzero(stacked[track])
+        nesting = lanes.nest(track[hosted], start[hosted], end[hosted])
+        lane[hosted] = nesting.depth
+        beside = np.flatnonzero(~stacked[track])
+        lane[beside] = lanes.free_lanes(track[beside], start[beside], end[beside])
+        message = "host intervals end after the one they began in; both are shown in full"
+        self.note("nesting_violation", nesting.violations, message)
         self.track_of = np.full(len(ev), -1, np.int64)
         self.track_of[rows] = track
         self._slices(rows, track, lane)
         depth = np.zeros(len(order), np.int64)
         np.maximum.at(depth, track, lane + 1)
         self.tables["Track"] = self._track_table([described[i] for i in order], depth)
-
-    def _crossings(self, track: Int64, stacked: Bools, start: Int64, end: Int64) -> int:
-        keep = stacked[track]
-        return lanes.nest(track[keep], start[keep], end[keep]).violations
 
     def _main_threads(self, rows: Int64) -> dict[int, int]:
         """Per process the thread with most operator calls."""
@@ -613,6 +618,8 @@ class _Model:
             return f"async/TID:{first}", "framework", "intervals that belong to no thread"
         if section == _STREAM:
             return f"framework/Stream:{first}", "stream", f"device interaction · {simulated}"
+        if section == _TRANSFERS:
+            return f"neuron_hw/NC{first}:transfers", "copy", f"copies from and to the host · {simulated}"
         if section == _NRT:
             return f"neuron_rt/NC:{first}", "runtime", "runtime calls · host"
         if section == _DEVICE_NOTES:
@@ -837,8 +844,7 @@ class _Model:
         if len(execution["start_ts"]):
             self.tables["Execution"] = _table("Execution", execution)
         if len(self.gap_rows):
-            events = execution["event_id"][self.gap_rows]
-            self.tables["Gap"] = _table("Gap", {**self.gap, "track_id": self.track_of[events]})
+            self.tables["Gap"] = self._gap_table()
         rows = self.op_rows
         if len(rows):
             order = np.argsort(rows, kind="stable")
@@ -874,6 +880,28 @@ class _Model:
                     },
                 )
         return self.built
+
+    def _gap_table(self) -> pa.Table:
+        """One row per gap and physical core whose track shows it; that of the execution's own event comes first."""
+        ev, execution = self.ev, self.execution
+        gap = self.gap
+        following = gap["next_event_id"]
+        if self.trace.neuron and (execution["physical_cores"] > 1).any():
+            hardware = np.flatnonzero(self.device & (ev.execution_id >= 0) & (ev.pcore >= 0))
+            hardware = hardware[np.argsort(ev.execution_id[hardware], kind="stable")]
+            identity = execution["execution_id"][self.gap_rows]
+            low = np.searchsorted(ev.execution_id[hardware], identity)
+            high = np.searchsorted(ev.execution_id[hardware], identity, "right")
+            count = np.maximum(high - low, 1)
+            index = np.repeat(np.arange(len(identity)), count)
+            rank = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
+            found = (high > low)[index]
+            events = np.where(found, hardware[np.minimum(low[index] + rank, len(hardware) - 1)], following[index])
+            gap = {name: value[index] if isinstance(value, np.ndarray) else [value[i] for i in index] for name, value in gap.items()}
+            gap["gap_id"] = np.arange(len(index), dtype=np.int64)
+            gap["next_event_id"] = events
+            following = events
+        return _table("Gap", {**gap, "track_id": self.track_of[following]})
 
     def _events_table(self) -> pa.Table:
         ev, trace = self.ev, self.trace
@@ -917,7 +945,7 @@ class _Model:
             self.trace.report.append(IngestWarning(kind, int(count), -1, "", "kept", text))
 
 
-_FRAMEWORK, _RUNTIME, _OVERHEAD, _ASYNC, _STREAM, _NRT, _HARDWARE, _DEVICE_NOTES = range(8)
+_FRAMEWORK, _RUNTIME, _OVERHEAD, _ASYNC, _STREAM, _NRT, _HARDWARE, _TRANSFERS, _DEVICE_NOTES = range(9)
 _ORDER = {
     _FRAMEWORK: 0,
     _ASYNC: 1,
@@ -926,7 +954,8 @@ _ORDER = {
     _OVERHEAD: 4,
     _NRT: 5,
     _HARDWARE: 6,
-    _DEVICE_NOTES: 7,
+    _TRANSFERS: 7,
+    _DEVICE_NOTES: 8,
 }
 
 
@@ -1067,31 +1096,32 @@ def _match_arrows(key: Int64, ts: Int64, phase: npt.NDArray[np.int8]) -> tuple[I
     return tail, head, int((~paired).sum())
 
 
-def microseconds(duration_ns: int) -> str:
-    """A duration in text, three significant digits: 212 us, 3.91 ms, 85 ns."""
+def duration_text(duration_ns: int) -> str:
+    """A duration, three significant digits: 212 us, 3.91 ms, 85 ns."""
     size = abs(duration_ns)
-    if size < 1000:
+    if size < 1_000:
         return f"{duration_ns} ns"
-    for unit, scale in (("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)):
-        if size < scale * 999.5 or unit == "s":
-            value = duration_ns / scale
-            return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.3g} {unit}"
-    return f"{duration_ns} ns"
+    if size < 999_500:
+        return f"{duration_ns / 1_000:.3g} us"
+    if size < 999_500_000:
+        return f"{duration_ns / 1_000_000:.3g} ms"
+    seconds = duration_ns / 1_000_000_000
+    return f"{seconds:.3g} s" if size < 999_500_000_000 else f"{seconds:.0f} s"
 
 
 def _gap_texts(gap: Int64, cause: npt.NDArray[Any], called: Int64, before: Int64, start: Int64) -> list[str]:
     texts = []
     columns = (gap.tolist(), cause.tolist(), called.tolist(), before.tolist(), start.tolist())
     for length, reason, call, previous, begin in zip(*columns, strict=True):
-        text = f"{microseconds(length)} idle: "
+        text = f"{duration_text(length)} idle: "
         if reason == "host_late":
             text += "host late"
             if call > previous:
-                text += f" (next launch call began {microseconds(call - previous)} after)"
+                text += f" (next launch call began {duration_text(call - previous)} after)"
         elif reason == "launch_latency":
             text += "launch latency"
             if call >= 0:
-                text += f" (the device began {microseconds(begin - call)} after the call)"
+                text += f" (the device began {duration_text(begin - call)} after the call)"
         elif reason == "execution_gap":
             text += "fixed gap between two executions"
         elif reason == "sync":
@@ -1099,7 +1129,7 @@ def _gap_texts(gap: Int64, cause: npt.NDArray[Any], called: Int64, before: Int64
         elif reason == "stream":
             text += "waiting for another stream"
         elif call >= 0:
-            text += f"cause unknown (the launch call began {microseconds(previous - call)} before the previous end)"
+            text += f"cause unknown (the launch call began {duration_text(previous - call)} before the previous end)"
         else:
             text += "cause unknown (no launch call in the file)"
         texts.append(text)

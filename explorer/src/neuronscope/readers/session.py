@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from neuronscope.formats import container, neff
 from neuronscope.formats.container import ProfileFile, Session
@@ -165,20 +166,17 @@ class _SessionReader:
         recorded = _events_of(events, session)
         hardware = recorded.execution_id[recorded.role == Role.DEVICE]
         ours = trace.events
-        # A copy's row repeats the runtime's copy event; without either it would be lost.
-        held = np.union1d(hardware, recorded.execution_id[recorded.role == Role.NRT])
+        copies = executions.filter(pc.not_equal(executions["kind"].cast(pa.string()), "exec"))["execution_id"].to_numpy()
         repeats = np.isin(ours.role, [*DEVICE_ROLES]) & (ours.execution_id >= 0)
-        repeats &= np.where(
-            ours.role == Role.DEVICE, np.isin(ours.execution_id, hardware), np.isin(ours.execution_id, held)
-        )
+        repeats &= np.isin(ours.execution_id, np.union1d(hardware, copies))
         trace.merged += int(repeats.sum())
         known = executions["execution_id"].to_numpy()
         foreign = np.isin(ours.role, [*DEVICE_ROLES]) & (ours.execution_id >= 0) & ~np.isin(ours.execution_id, known)
         if foreign.any():
             text = f"{int(foreign.sum())} executions of trace.json are not in ntrace.pb; they are drawn, not counted"
             self.note("unmatched_execution", int(foreign.sum()), text, "trace.json")
-        parts = [ours.take(~repeats), recorded] if len(ours) else [recorded]
-        trace.events = concat_events(parts)
+        parts = [ours.take(~repeats), recorded, _transfers_of(executions, session)]
+        trace.events = concat_events([part for part in parts if len(part)] or [ours])
         trace.events_in_file += len(recorded)
 
     def describe(self, trace: Trace, session: Session) -> None:
@@ -280,6 +278,9 @@ class _SessionReader:
         if transfers is not None:
             trace.tables["DmaPacketAggregated"] = _transfers(transfers)
         lengths = {row["neff"]: row for row in programs}
+        for row in programs:
+            for key in ("name", "instructions", "dma_transfers", "duration_ns"):
+                trace.facts[f"program.{row['neff']}.{key}"] = str(row[key])
         trace.tables["ExecutionInfo"] = _conform(
             "ExecutionInfo",
             {
@@ -373,8 +374,7 @@ def _events_of(table: pa.Table, session: Session) -> Events:
         for name in ("start_ns", "end_ns", "thread_id", "nc_idx", "pcore_idx", "execution_id", "bytes")
     }
     names = table["name"].cast(pa.string()).combine_chunks()
-    copies = np.array([name.startswith("dmem_buf_copy") for name in names.to_pylist()], np.bool_)
-    role = np.where(hardware, np.where(copies, Role.MEMCPY, Role.DEVICE), Role.NRT).astype(np.int8)
+    role = np.where(hardware, Role.DEVICE, Role.NRT).astype(np.int8)
     args = [f'{{"bytes":{size}}}'.encode() if size > 0 else b"" for size in column["bytes"].tolist()]
     none = np.full(count, -1, np.int64)
     return Events(
@@ -394,6 +394,36 @@ def _events_of(table: pa.Table, session: Session) -> Events:
         execution_id=column["execution_id"],
         bytes=column["bytes"],
         args=pa.array(args, pa.binary()),
+    )
+
+
+def _transfers_of(executions: pa.Table, session: Session) -> Events:
+    """Device intervals of the copies: the file keeps them among the executions, without events of their own."""
+    kind = executions["kind"].cast(pa.string()).to_pylist()
+    table = executions.filter(pa.array([k != "exec" for k in kind], pa.bool_()))
+    count = table.num_rows
+    if not count:
+        return _no_events()
+    core = table["nc_idx"].to_numpy().astype(np.int64)
+    none = np.full(count, -1, np.int64)
+    size = np.maximum(table["bytes_read"].to_numpy(), table["bytes_written"].to_numpy())
+    return Events(
+        role=np.full(count, Role.MEMCPY, np.int8),
+        name=table["kind"].cast(pa.string()).combine_chunks().dictionary_encode(),
+        category=pa.array([""] * count, pa.string()).dictionary_encode(),
+        start=table["start_ns"].to_numpy().astype(np.int64),
+        end=table["end_ns"].to_numpy().astype(np.int64),
+        pid=np.full(count, session.process_id, np.int64),
+        tid=np.zeros(count, np.int64),
+        device=core,
+        stream=table["stream_id"].to_numpy().astype(np.int64),
+        nc=core,
+        pcore=none,
+        correlation=none,
+        external_id=none,
+        execution_id=table["execution_id"].to_numpy().astype(np.int64),
+        bytes=size,
+        args=pa.array([f'{{"bytes":{n}}}'.encode() for n in size.tolist()], pa.binary()),
     )
 
 

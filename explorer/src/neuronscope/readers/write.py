@@ -5,14 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers.model import Built
 from neuronscope.readers.result import BOOKKEEPING, IngestResult, IngestWarning
-from neuronscope.readers.trace import Role, Trace
+from neuronscope.readers.trace import Trace
 from neuronscope.schema.published import arrow_schema, schema_fields
 
 __all__ = ["write_profile"]
@@ -28,7 +27,7 @@ def write_profile(trace: Trace, built: Built, source: Path, store_dir: Path) -> 
         OSError: the folder cannot be written.
     """
     stored = trace.events_in_file - trace.skipped
-    drawn = int((~np.isin(trace.events.role, (Role.SPAN, Role.INSTANT))).sum())
+    drawn = built.tables["Slice"].num_rows
     if stored <= 0 or not len(trace.events):
         raise FormatError(f"{source}: none of its {trace.events_in_file} events could be kept")
     rows = [
