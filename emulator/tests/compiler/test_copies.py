@@ -56,3 +56,19 @@ def test_a_graph_of_views_has_no_instructions(graph_of, aten_call):
     calls = [aten_call(aten.t.default, X), aten_call(aten.unsqueeze.default, Value(0, 0), 0), aten_call(aten.view.default, X, [512, 4])]
     executable = compile_graph(graph_of(calls, [values((4, 512), torch.float32)], [Value(1, 0), Value(2, 0)]))
     assert (executable.program_ns, len(executable.instructions), executable.bytes_read) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.bool])
+@pytest.mark.parametrize("shape", [(130, 300), (1500, 20), (20, 1100), (64, 64)])
+def test_large_transpositions_turn_on_chip(oracle, aten_call, dtype, shape):
+    clone = aten_call(aten.clone.default, Value(0, 0), memory_format=torch.contiguous_format)
+    executable = oracle([aten_call(aten.t.default, X), clone], [values(shape, dtype)])
+    if shape[0] * shape[1] >= 4096:
+        assert "nc_transpose" in executable.instructions.column("opcode").to_pylist()
+
+
+def test_64_bit_copies_are_exact(oracle, aten_call):
+    x = torch.arange(2**60, 2**60 + 6000).reshape(60, 100)
+    clone = aten_call(aten.clone.default, Value(0, 0), memory_format=torch.contiguous_format)
+    oracle([aten_call(aten.t.default, X), clone], [x])
+    oracle([aten_call(aten.cat.default, [X, X], 1)], [x])

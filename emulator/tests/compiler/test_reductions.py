@@ -94,3 +94,27 @@ def test_layer_norm_gradient(oracle, aten_call):
         aten.native_layer_norm_backward.default, X, Y, [64], mean_value, rstd_value, weight, bias, [True, True, True]
     )
     oracle([call], [g, x, mean, rstd, w, b], tolerance=2e-4)
+
+
+@pytest.mark.parametrize("name", ["sum.default", "max.default", "mean.default"])
+@pytest.mark.parametrize("shape", [(300, 400), (1, 70000)])
+def test_large_totals_use_all_partitions(oracle, aten_call, name, shape):
+    packet, overload = name.split(".")
+    executable = oracle([aten_call(getattr(getattr(aten, packet), overload), X)], [values(shape, torch.float32)], tolerance=2e-3)
+    assert executable.program_ns < 30_000
+
+
+@pytest.mark.parametrize("axes", [[0], [0, 2], [1], [0, 1]])
+@pytest.mark.parametrize("name", ["sum.dim_IntList", "amax.default"])
+def test_of_large_tensors_over_leading_axes(oracle, aten_call, name, axes):
+    packet, overload = name.split(".")
+    x = values((20, 30, 40), torch.float32)
+    oracle([aten_call(getattr(getattr(aten, packet), overload), X, axes)], [x], tolerance=1e-3)
+
+
+def test_softmax_of_large_tensors_over_a_leading_axis(oracle, aten_call):
+    oracle([aten_call(aten._softmax.default, X, 0, False)], [values((100, 200), torch.float32)])
+
+
+def test_large_transposed_operand(oracle, aten_call):
+    oracle([aten_call(aten.add.Tensor, X, Y)], [values((200, 100), torch.float32), values((100, 200), torch.float32, 1).t()])

@@ -2,7 +2,7 @@
 
 Start reading at `PASSES`; each pass is a plain function from one immutable form to the next and lives in the module of its name:
 
-    graph → decompose → Module of primitives → drop_unused → fuse → Kernels → tile → Tiled → allocate → pipeline → Ordered
+    graph → decompose → Module of primitives → drop_unused → split_reductions → fuse → Kernels → tile → Tiled → allocate → pipeline → Ordered
           → synchronize → Program
 
 `compile_program(graph, target)` runs them all, `dump(graph, after="fuse")` prints the form a pass leaves.
@@ -18,7 +18,7 @@ from typing import Any
 
 from neuroncore.compiler.allocate import allocate
 from neuroncore.compiler.decompose import decompose
-from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse
+from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse, split_reductions
 from neuroncore.compiler.ir import Buffer, Module, format_module, reads, writes
 from neuroncore.compiler.lowering import LOWERINGS, VIEWS, op_parts
 from neuroncore.compiler.pipeline import Ordered, pipeline
@@ -196,6 +196,7 @@ def _unchecked(value: Any, target: Target) -> None:
 PASSES: tuple[Pass, ...] = (
     Pass("decompose", lambda graph, target: decompose(graph), format_module, _check_module),
     Pass("drop_unused", lambda module, target: drop_unused(module), format_module, _check_module),
+    Pass("split_reductions", lambda module, target: split_reductions(module), format_module, _check_module),
     Pass("fuse", lambda module, target: fuse(module, target.sbuf_usable_bytes_per_partition * 9 // 10), format_kernels, _check_kernels),
     Pass("tile", tile, _print_tiled, _check_tiled),
     Pass("allocate", allocate, _print_tiled, _unchecked),

@@ -502,13 +502,25 @@ def _exponentials(b: Builder, view: View, axis: int) -> tuple[View, View, View]:
     return shifted, powers, b.reduce("add", powers, (axis,), keepdim=True)
 
 
+def _last(b: Builder, view: View, axis: int) -> tuple[View, tuple[int, ...]]:
+    """The view with `axis` last, copied when that is not how it lies in memory, and the order that undoes it."""
+    rank = len(view.shape)
+    axis %= rank
+    order = (*(a for a in range(rank) if a != axis), axis)
+    moved = view.permute(order)
+    if axis != rank - 1:
+        moved = b.copy(moved)
+    return moved, tuple(order.index(a) for a in range(rank))
+
+
 @lowering("_softmax", "softmax")
 def _softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> View:
     view = _tensor(b, x)
     if not view.shape:
         raise NotLowered("softmax of a scalar")
-    _, powers, total = _exponentials(b, view, dim)
-    return b.map("multiply", powers, b.map("reciprocal", total), dtype=b.spec().dtype)
+    view, back = _last(b, view, dim)
+    _, powers, total = _exponentials(b, view, -1)
+    return b.map("multiply", powers, b.map("reciprocal", total), dtype=b.spec().dtype).permute(back)
 
 
 @lowering("_log_softmax", "log_softmax")
@@ -516,22 +528,23 @@ def _log_softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> Vi
     view = _tensor(b, x)
     if not view.shape:
         raise NotLowered("log_softmax of a scalar")
-    shifted, _, total = _exponentials(b, view, dim)
-    return b.map("subtract", shifted, b.map("log", total), dtype=b.spec().dtype)
+    view, back = _last(b, view, dim)
+    shifted, _, total = _exponentials(b, view, -1)
+    return b.map("subtract", shifted, b.map("log", total), dtype=b.spec().dtype).permute(back)
 
 
 @lowering("_softmax_backward_data")
 def _softmax_backward(b: Builder, grad: Any, output: Any, dim: int, *_: Any) -> View:
-    g, y = _tensor(b, grad), _tensor(b, output)
-    total = b.reduce("add", b.map("multiply", g, y), (dim,), keepdim=True)
-    return b.map("multiply", b.map("subtract", g, total), y, dtype=b.spec().dtype)
+    (g, back), (y, _) = _last(b, _tensor(b, grad), dim), _last(b, _tensor(b, output), dim)
+    total = b.reduce("add", b.map("multiply", g, y), (-1,), keepdim=True)
+    return b.map("multiply", b.map("subtract", g, total), y, dtype=b.spec().dtype).permute(back)
 
 
 @lowering("_log_softmax_backward_data")
 def _log_softmax_backward(b: Builder, grad: Any, output: Any, dim: int, *_: Any) -> View:
-    g, y = _tensor(b, grad), _tensor(b, output)
-    total = b.reduce("add", g, (dim,), keepdim=True)
-    return b.map("subtract", g, b.map("multiply", b.map("exp", y), total), dtype=b.spec().dtype)
+    (g, back), (y, _) = _last(b, _tensor(b, grad), dim), _last(b, _tensor(b, output), dim)
+    total = b.reduce("add", g, (-1,), keepdim=True)
+    return b.map("subtract", g, b.map("multiply", b.map("exp", y), total), dtype=b.spec().dtype).permute(back)
 
 
 def _norm_axes(view: View, normalized: Sequence[int]) -> tuple[int, ...]:

@@ -29,7 +29,10 @@ from neuroncore.compiler.ir import (
 from neuroncore.compiler.views import View, collapse, contiguous
 from neuroncore.graph import DTYPE_BYTES
 
-__all__ = ["Kernel", "Kernels", "Layout", "drop_unused", "format_kernels", "fuse", "layout_of", "tile_bytes"]
+#: Elements from which on a transposition goes through TensorE instead of a DMA of single elements.
+_LARGE = 4096
+
+__all__ = ["Kernel", "Kernels", "Layout", "drop_unused", "format_kernels", "fuse", "layout_of", "split_reductions", "tile_bytes", "turn_axes"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Primitives executed as one pass over tiles. `kind` is rows, product, fold, move, gather or estimate."""
+    """Primitives executed as one pass over tiles. `kind` is rows, product, fold, turn, move, gather or estimate."""
 
     kind: str
     prims: tuple[Prim, ...]
@@ -114,6 +117,34 @@ def drop_unused(module: Module) -> Module:
             kept.append(prim)
             needed.update(v.buffer for v in reads(prim))
     return replace(module, prims=tuple(reversed(kept)))
+
+
+def split_reductions(module: Module) -> Module:
+    """A reduction to a few values is done in two: over all partitions first, then over their results."""
+    buffers = list(module.buffers)
+    prims: list[Prim] = []
+    for prim in module.prims:
+        if isinstance(prim, Reduce) and not _folds(prim):
+            kept = len(prim.src.shape) - prim.axes
+            rows, cols = prod(prim.src.shape[:kept]), prod(prim.src.shape[kept:])
+            parts = _parts(rows, cols)
+            first = prim.src.reshape((rows, parts, cols // parts)) if parts > 1 else None
+            if first is not None:
+                middle = View(len(buffers), (rows, parts), contiguous((rows, parts)))
+                buffers.append(Buffer(f"t{len(buffers)}", "temp", "fp32", rows * parts))
+                prims.append(replace(prim, src=first, axes=1, out=middle, scale=1.0))
+                prims.append(replace(prim, src=replace(middle, shape=(*prim.src.shape[:kept], parts), strides=(
+                    *contiguous((*prim.src.shape[:kept], parts)),)), axes=1))  # fmt: skip
+                continue
+        prims.append(prim)
+    return replace(module, buffers=tuple(buffers), prims=tuple(prims))
+
+
+def _parts(rows: int, cols: int) -> int:
+    """Into how many pieces to cut a long row so that the pieces fill the partitions; 1 leaves it whole."""
+    if rows > 16 or cols < 16_384 * (1 if rows == 1 else 4):
+        return 1
+    return max(d for d in range(1, 128 // rows + 1) if cols % d == 0)
 
 
 # -- grouping ------------------------------------------------------------------------------------------------------------------
@@ -371,10 +402,23 @@ def _simplify(module: Module, kernel: Kernel) -> list[Kernel]:
     if isinstance(prim, Map) and prim.fn == "copy" and isinstance(prim.ins[0], View) and prim.out.elements:
         source = prim.ins[0]
         _, (src, dst) = collapse(prim.out.shape, (source.strides, prim.out.strides))
-        same = module.buffers[source.buffer].dtype == module.buffers[prim.out.buffer].dtype
-        if same and (not src or (src[-1] == 1 and dst[-1] == 1)):
+        dtype = module.buffers[source.buffer].dtype
+        same = dtype == module.buffers[prim.out.buffer].dtype
+        if same and (not src or (src[-1] == 1 and dst[-1] == 1) or DTYPE_BYTES[dtype] == 8):
             return [Kernel("move", (Move(source, prim.out, prim.op, prim.source),))]
+        if same and prim.out.elements >= _LARGE and turn_axes(source, prim.out) is not None:
+            return [Kernel("turn", kernel.prims)]
     return [kernel]
+
+
+def turn_axes(source: View, out: View) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int, int] | None:
+    """(sizes, source strides, result strides, axis contiguous in the source, axis contiguous in the result) of a transposition."""
+    sizes, (src, dst) = collapse(out.shape, (source.strides, out.strides))
+    along = [i for i, s in enumerate(src) if s == 1 and sizes[i] >= 8]
+    across = [i for i, s in enumerate(dst) if s == 1 and sizes[i] >= 8]
+    if not along or not across or along[0] == across[0] or src[across[0]] == 0:
+        return None
+    return sizes, src, dst, along[0], across[0]
 
 
 def format_kernels(kernels: Kernels) -> str:

@@ -25,6 +25,9 @@ UNSUPPORTED_DTYPES = ("complex64", "complex128")
 Result = View | tuple[View, ...] | list[View]
 Lowering = Callable[..., Result]
 
+#: Elements from which on the layout of an operand matters more than one more pass over it.
+_LARGE = 4096
+
 #: op name without overload → lowering; `@lowering` fills it.
 LOWERINGS: dict[str, Lowering] = {}
 #: the same for ops that only look at their input another way.
@@ -135,7 +138,17 @@ class Builder:
     def write(self, fn: str, ins: Sequence[Operand], out: View) -> None:
         """An elementwise primitive into an existing view."""
         operands = tuple(v.expand(out.shape) if isinstance(v, View) else v for v in ins)
+        if fn != "copy":
+            operands = tuple(self._straight(v, out) if isinstance(v, View) else v for v in operands)
         self.prims.append(Map(fn, operands, out, self.node.target, self.node.source))
+
+    def _straight(self, view: View, out: View) -> View:
+        """A large operand that lies across the result is turned first: a DMA of single elements would take far longer."""
+        if not _across(view, out.strides):
+            return view
+        turned = self._buffer(f"t{len(self.buffers)}", "temp", self.dtype(view), View(0, out.shape, out.strides))
+        self.prims.append(Map("copy", (view,), turned, self.node.target, self.node.source))
+        return turned
 
     def reduce(
         self, fn: str, src: View, axes: Sequence[int], *, keepdim: bool, dtype: str = "fp32", scale: float = 1.0
@@ -146,6 +159,14 @@ class Builder:
         kept = tuple(a for a in range(rank) if a not in chosen)
         if prod(src.shape[a] for a in chosen) == 0:
             raise NotLowered("reduction over an empty dimension")
+        if rank - 1 in chosen and 0 in chosen and kept and src.shape[0] > 1 and src.shape[-1] > 1:
+            # Leading and trailing axes with others between: the trailing ones first, along memory.
+            trailing = [a for a in chosen if a > max(kept)]
+            inner = self.reduce(fn, src, trailing, keepdim=True)
+            return self.reduce(fn, inner, [a for a in chosen if a < max(kept)] + trailing, keepdim=keepdim, dtype=dtype, scale=scale)
+        order = src.permute((*kept, *chosen))
+        if fn != "add" and _across(order, contiguous(order.shape)):
+            src = self.copy(order).permute(tuple(sorted(range(rank), key=(*kept, *chosen).__getitem__)))
         out = self.temp(tuple(src.shape[a] for a in kept), dtype)
         self.prims.append(
             Reduce(fn, src.permute((*kept, *chosen)), len(chosen), out, self.node.target, scale, self.node.source)
@@ -320,6 +341,14 @@ class Builder:
 
         self.prims = [map_views(prim, swap) for prim in self.prims]
         self.env = {k: replace(v, buffer=new) if v.buffer == old else v for k, v in self.env.items()}
+
+
+def _across(view: View, strides: tuple[int, ...]) -> bool:
+    """Whether a large view is contiguous along another axis than a layout with `strides`."""
+    axes = [i for i, (n, s) in enumerate(zip(view.shape, strides, strict=True)) if n > 1 and s == 1]
+    if view.elements < _LARGE or not axes or view.strides[axes[0]] in (0, 1):
+        return False
+    return any(n >= 8 and s == 1 for n, s in zip(view.shape, view.strides, strict=True))
 
 
 def map_views(prim: Prim, change: Callable[[Operand], Any]) -> Prim:

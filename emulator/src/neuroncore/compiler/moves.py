@@ -61,7 +61,9 @@ def _spread(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Cut a long contiguous run into rows, so that all DMA engines share it."""
     if not sizes:
-        return (1,), (0,), (0,)
+        return (1, 1), (0, 0), (0, 0)
+    if len(sizes) == 1:
+        sizes, src, dst = (1, *sizes), (0, *src), (0, *dst)
     if prod(sizes[:-1]) >= _PARTITIONS or src[-1] != 1 or dst[-1] != 1:
         return sizes, src, dst
     want = max(1, min(_ROW_BYTES // size, sizes[-1] * prod(sizes[:-1]) // _PARTITIONS))

@@ -15,6 +15,7 @@ from neuroncore.compiler.ir import writes
 from neuroncore.compiler.moves import tile_estimate, tile_fold, tile_gather, tile_move
 from neuroncore.compiler.product import tile_product
 from neuroncore.compiler.rows import tile_rows
+from neuroncore.compiler.turn import tile_turn
 from neuroncore.isa import Access, Instruction, ProgramBuilder, Tensor, Tile
 from neuroncore.targets import Target
 
@@ -162,9 +163,8 @@ class Tiler:
             return
         if kernel.kind == "estimate":
             raise TooManyInstructions
-        {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather}[kernel.kind](
-            self, kernel
-        )
+        {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather,
+         "turn": tile_turn}[kernel.kind](self, kernel)  # fmt: skip
 
 
 def tile(kernels: Kernels, target: Target) -> Tiled:
