@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from neuroncore.graph import Graph, Node, TensorSpec, Value
 from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 __all__ = ["LoweringError", "display", "dtype_name", "graph_from_call", "graph_from_fx", "operator_of", "tensor_spec"]
 
@@ -173,7 +174,7 @@ class _FxReader:
         outputs: list[Value] = []
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
-                self.env[node] = self._input(node.meta.get("val"))
+                self.env[node] = None if _is_for_host(node) else self._input(node.meta.get("val"))
             elif node.op == "get_attr":
                 self.env[node] = self._constant(node)
             elif node.op == "output":
@@ -197,10 +198,13 @@ class _FxReader:
             return str(node.target)
         real = type(value) in (torch.Tensor, torch.nn.Parameter)
         if real and value.dim() == 0 and value.device.type == "cpu":
-            return value.item()
+            with unset_fake_temporarily():
+                return value.item()
         return self._input(value)
 
     def _call(self, node: fx.Node) -> Any:
+        if _is_host_call(node):
+            return _plain(node.meta.get("val"))
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.env.__getitem__)
         value = node.meta.get("val")
         if node.target is operator.getitem:
@@ -229,6 +233,16 @@ class _FxReader:
             return False
         self.mutates[target.index] = source
         return True
+
+
+def _is_host_call(node: fx.Node) -> bool:
+    """Python on the host (arithmetic on sizes, generator states): no part of the device's program."""
+    is_op = isinstance(node.target, torch._ops.OperatorBase) or node.target is operator.getitem
+    return node.op == "call_function" and not is_op
+
+
+def _is_for_host(node: fx.Node) -> bool:
+    return bool(node.users) and all(map(_is_host_call, node.users))
 
 
 def _bind(

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from neuroncore.errors import CapacityError, TargetError
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from torch_neuronx import _C, _programs, lowering
 from torch_neuronx.compile import artifacts, metrics
 from torch_neuronx.compile.errors import NEFFCompilationError
 from torch_neuronx.compile.names import graph_name, profile_name
 from torch_neuronx.compile.placement import Placement, place
+from torch_neuronx.compile.rng import replace_rng_operators
 
 __all__ = ["CompiledGraph", "compile_fx"]
 
@@ -23,9 +25,7 @@ class CompiledGraph:
     """What aot_autograd calls: takes a list of arguments, which it empties so that they can be freed early."""
 
     def __init__(self, name: str, body: Callable[..., Any], executable_id: int, placement: Placement) -> None:
-        self._boxed_call = (
-            True  # the calling convention, where aot_autograd looks for it
-        )
+        self._boxed_call = True  # the calling convention, where aot_autograd looks for it
         self.name = name
         self._body = body
         self._executable_id = executable_id
@@ -48,6 +48,7 @@ def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_
     """
     name = graph_name(model)
     started = time.perf_counter()
+    replace_rng_operators(module)
     placement = place(module, is_backward)
     prepared = time.perf_counter()
     try:
@@ -78,6 +79,9 @@ def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_
 
 def _body(module: fx.GraphModule) -> Callable[..., Any]:
     """The graph's generated code, under no_grad: autograd was traced already."""
+    module.recompile()
+    if isinstance(module, _LazyGraphModule):
+        module.real_recompile()  # else every call goes through the module's hooks
     forward = module.forward
 
     def run(*args: Any) -> Any:

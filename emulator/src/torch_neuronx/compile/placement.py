@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from torch_neuronx.compile.errors import NEFFExecutionError
+from torch_neuronx.compile.rng import is_host_call
 
 __all__ = ["Placement", "place"]
 
@@ -77,8 +78,7 @@ class Placement:
 
 def place(module: fx.GraphModule, is_backward: bool) -> Placement:
     """Decide where a graph runs, and rewrite its device arguments and constants if it was traced on the host."""
-    placeholders = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
-    tensors = [value for value in placeholders if isinstance(value, torch.Tensor)]
+    tensors = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder" and _is_data(node)]
     used = sorted({str(device) for device in _devices(module) if device.type == DEVICE_TYPE})
     mutated = _mutated(module)
     if used:
@@ -89,6 +89,13 @@ def place(module: fx.GraphModule, is_backward: bool) -> Placement:
     # Autograd wants the gradient of a host parameter on the host.
     retain = os.environ.get("TORCH_NEURONX_RETAIN_DEVICE_MODE", "0") == "1"
     return Placement(device, True, is_backward or retain, mutated)
+
+
+def _is_data(node: fx.Node) -> bool:
+    """True for a tensor input; generator states stay on the host."""
+    if node.users and all(is_host_call(user) for user in node.users):
+        return False
+    return isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def _devices(module: fx.GraphModule) -> Iterator[torch.device]:
