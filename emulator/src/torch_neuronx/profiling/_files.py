@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from neuroncore.runtime import Executable
 from neuronscope.formats import tables
 
 Rows = dict[str, pa.Table]
-
-
-@dataclass(frozen=True)
-class Program:
-    """What an NTFF needs of one executable."""
-
-    name: str
-    program_ns: int
-    estimated_ns: int
-    bytes_read: int
-    bytes_written: int
-    flops: int
-    instructions: pa.Table
-    dma_transfers: pa.Table
 
 
 class Launches:
@@ -196,7 +182,7 @@ def events(
     return _table(tables.EVENTS, columns)
 
 
-def ntff(launches: Launches, core: int, programs: Mapping[str, Program], target: str) -> Rows:
+def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], target: str) -> Rows:
     """The tables of one NTFF: the timelines of the executables that ran on a core, once each, and when they ran."""
     rows = launches.is_execution & launches.finished & (launches["device"] == core)
     names = [neff for neff in dict.fromkeys(launches.neff[rows].tolist()) if neff in programs]

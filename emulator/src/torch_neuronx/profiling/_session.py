@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from neuroncore.runtime import Executable
 from neuroncore.targets import Target, load_target
 from neuronscope.formats import container, neff
 from neuronscope.formats.errors import FormatError
@@ -159,36 +160,19 @@ class CaptureSession:
         self, settings: Settings, directory: Path, launches: _files.Launches, facts: container.Session
     ) -> None:
         ran = launches.is_execution & launches.finished
-        programs: dict[str, _files.Program] = {}
-        missing: set[str] = set()
+        programs: dict[str, Executable] = {}
         for core in sorted(set(launches["device"][ran].tolist())):
             on_core = ran & (launches["device"] == core)
             for hash_ in dict.fromkeys(launches.neff[on_core].tolist()):
                 executable = _executables.find(hash_)
                 data = executable.neff if executable is not None else _cached_neff(settings.neff_cache_dir, hash_)
                 if executable is not None:
-                    programs[hash_] = _files.Program(
-                        executable.name,
-                        executable.program_ns,
-                        executable.estimated_ns,
-                        executable.bytes_read,
-                        executable.bytes_written,
-                        executable.flops,
-                        executable.instructions,
-                        executable.dma_transfers,
-                    )
-                if data is None:
-                    missing.add(hash_)
-                else:
+                    programs[hash_] = executable
+                # None: an op whose time is only an estimate has no program; torch_neuronx said so when it met the op.
+                if data is not None:
                     neff.write(directory / f"neff_{hash_}_vnc_{core}.neff", data)
             name = f"profile_nc_{core}_session_{self._number}.ntff"
             container.write(directory / name, "ntff", facts, _files.ntff(launches, core, programs, facts.target))
-        if missing:
-            warnings.warn(
-                f"{len(missing)} executables of this capture are no longer in memory, so {directory} lacks their NEFF "
-                "files; raise the executable cache's limit or set neff_cache_dir",
-                stacklevel=2,
-            )
 
     def _facts(self, settings: Settings, target: Target) -> container.Session:
         assert self.capture is not None
