@@ -169,9 +169,10 @@ def synchronize(program: Program) -> Program:
         places: list[tuple[str, Region, Tensor | Tile, bool]] = []
         for accesses, writing in ((reads, False), (writes, True)):
             for access in accesses:
-                if not writing and access.buffer not in written:
-                    continue
                 buffer = buffers[access.buffer]
+                # A tensor nobody writes needs no order; a tile may share its memory with one that is written.
+                if not writing and access.buffer not in written and isinstance(buffer, Tensor):
+                    continue
                 space, region = _region(access, buffer)
                 if access is indexed:  # which rows is not known: all of them
                     region = (0, 1 << 62, 0, 1 << 62)

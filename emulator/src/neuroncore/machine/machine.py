@@ -3,16 +3,17 @@
 Engines and DMA queues only see each other through semaphores, so the machine runs them as separate streams: an
 instruction may execute as soon as its waits are satisfied and its stream has reached it. Which of the ready streams
 goes first is up to `order`: "program" follows the program's own order where it can, "late" defers DMA transfers and
-prefers later streams as long as possible. A program whose result depends on the order lacks a semaphore; tests run
-both.
+prefers later streams as long as possible, a `random.Random` picks. A program whose result depends on the order lacks a
+semaphore; tests run several.
 """
 
 from __future__ import annotations
 
 import operator
+import random
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ __all__ = ["Machine", "run"]
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array] | Sequence[Array]
+Order = Literal["program", "late"] | random.Random
 
 PARTITIONS = 128
 #: On-chip memory per partition, large enough for every target; `verify` checks the real limits.
@@ -33,7 +35,7 @@ _SBUF_BYTES = 256 * 1024
 _PSUM_BYTES = 16 * 1024
 
 
-def run(program: Program, inputs: Inputs, *, order: str = "program") -> dict[str, Array]:
+def run(program: Program, inputs: Inputs, *, order: Order = "program") -> dict[str, Array]:
     """Execute a program.
 
     Args:
@@ -41,7 +43,7 @@ def run(program: Program, inputs: Inputs, *, order: str = "program") -> dict[str
         inputs: one array per input tensor (kinds input and inout) in declaration order, or by name; of the tensor's
             storage
             dtype and number of elements, C-contiguous order.
-        order: "program" or "late", see the module docstring.
+        order: "program", "late" or a random source, see the module docstring.
 
     Returns:
         The output tensors (kinds output and inout) by name, in the storage dtype.
@@ -96,7 +98,7 @@ class Machine:
                 )
             self.hbm[tensor.name][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
-    def execute(self, order: str = "program") -> None:
+    def execute(self, order: Order = "program") -> None:
         """Run every instruction.
 
         Raises:
@@ -121,7 +123,10 @@ class Machine:
             moving = [(waiting[0][0], queue, True) for queue, waiting in queued.items() if waiting]
             if not ready and not moving:
                 break
-            choice = (max(ready) if ready else max(moving)) if late else min(ready + moving)
+            if isinstance(order, random.Random):
+                choice = order.choice(ready + moving)
+            else:
+                choice = (max(ready) if ready else max(moving)) if late else min(ready + moving)
             _, stream, is_transfer = choice
             if is_transfer:
                 _, instruction = queued[stream].popleft()
