@@ -154,7 +154,19 @@ class Session : public libkineto::IActivityProfilerSession {
 
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
 
-  std::unordered_map<std::string, std::string> getMetadata() override { return options_.metadata; }
+  std::unordered_map<std::string, std::string> getMetadata() override {
+    auto metadata = options_.metadata;
+    if (capture_) {
+      int64_t dropped = 0, unfinished = 0;
+      for (const auto& [core, count] : capture_->dropped) dropped += count;
+      for (const auto& launch : capture_->launches) {
+        unfinished += launch.kind == LaunchKind::kExec && end_ns(launch) > capture_->stop_ns ? 1 : 0;
+      }
+      metadata["neuronscope_dropped_events"] = std::to_string(dropped);
+      metadata["neuronscope_unfinished_executions"] = std::to_string(unfinished);
+    }
+    return metadata;
+  }
 
   void pushCorrelationId(uint64_t id) override { push_external_id(id); }
   void popCorrelationId() override { pop_external_id(); }
@@ -231,6 +243,14 @@ class Session : public libkineto::IActivityProfilerSession {
     kernel->device = launch.device;
     kernel->resource = kExecutionLane;
     kernel->linked = op;
+    const bool is_first = launch.start_ns - launch.gap_ns < capture_->start_ns;  // as in the executions table
+    kernel->addMetadata("gap_ns", is_first ? -1 : launch.gap_ns);
+    kernel->addMetadataQuoted("gap_cause", is_first ? "first" : launch.gap_cause);
+    if (launch.executable != nullptr) {
+      kernel->addMetadata("bytes_read", launch.executable->bytes_read);
+      kernel->addMetadata("bytes_written", launch.executable->bytes_written);
+      kernel->addMetadata("flops", launch.executable->flops);
+    }
     if (op == nullptr) link_by_args(*kernel, launch);
     set_flow(*kernel, launch, false);
     logger.handleActivity(*kernel);
