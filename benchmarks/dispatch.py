@@ -1,7 +1,7 @@
 """What issuing an op costs on neuron, as a ratio to plain CPU torch in the same run, and what recording a profile adds.
 
-Medians of alternating rounds, one thread, microseconds of host time per call. Neuron computes in the background: dispatch
-rounds end when all values are there, recorded rounds when all calls are issued. `ratio` is the case to its peer.
+Medians of alternating rounds, one thread, microseconds of host time per call. `issued` is when the call returned (neuron
+computes in the background), `done` when all values were there. `ratio` is the case's `done` to its peer's.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ def _profiling() -> list[dict[str, object]]:
 
 
 def _recorded(what: str, call: Call, **options: Any) -> dict[str, object]:
-    """Issuing while a profiler records, against the same without."""
+    """Calls while a profiler records, against the same without; waits for the simulated device are left out."""
     plain, recorded = [], []
     _round(call, CALLS)
     for _ in range(RECORDED_ROUNDS):
-        plain.append(_round(call, CALLS))
+        plain.append(_round(call, CALLS, done=False))
         with profile(**options):
-            recorded.append(_round(call, CALLS))
+            recorded.append(_round(call, CALLS, done=False))
             torch.neuron.synchronize()
     return _entry(what, "the same, not recorded", plain, recorded)
 
@@ -94,27 +94,38 @@ def _row(what: str, peer: str, peer_call: Call, call: Call, calls: int = CALLS) 
         _round(warm, calls)
     peer_times, times = [], []
     for _ in range(ROUNDS):
-        peer_times.append(_round(peer_call, calls, finish=True))
-        times.append(_round(call, calls, finish=True))
+        peer_times.append(_round(peer_call, calls))
+        times.append(_round(call, calls))
     return _entry(what, peer, peer_times, times)
 
 
-def _entry(what: str, peer: str, peer_times: list[float], times: list[float]) -> dict[str, object]:
-    mine, other = statistics.median(times), statistics.median(peer_times)
-    ratio = round(mine / other, 2)
-    return {"case": what, "µs": round(mine, 2), "peer": peer, "peer µs": round(other, 2), "ratio": ratio}
+def _entry(
+    what: str, peer: str, peer_times: list[tuple[float, float]], times: list[tuple[float, float]]
+) -> dict[str, object]:
+    issued = statistics.median(issued for issued, _ in times)
+    mine = statistics.median(done for _, done in times)
+    other = statistics.median(done for _, done in peer_times)
+    return {
+        "case": what,
+        "issued µs": round(issued, 2),
+        "done µs": round(mine, 2),
+        "peer": peer,
+        "peer µs": round(other, 2),
+        "ratio": round(mine / other, 2),
+    }
 
 
-def _round(call: Call, calls: int, finish: bool = False) -> float:
-    """Microseconds per call of one round; with `finish`, until the last value is there."""
+def _round(call: Call, calls: int, done: bool = True) -> tuple[float, float]:
+    """Microseconds per call until the calls had returned, and until their values were there (`done`)."""
     torch.neuron.synchronize()
     begin = time.perf_counter_ns()
     for _ in range(calls):
         call()
-    if finish:
+    issued = time.perf_counter_ns() - begin
+    if done:
         torch.neuron.synchronize()
-    duration = time.perf_counter_ns() - begin
-    return duration / calls / 1000
+        return issued / calls / 1000, (time.perf_counter_ns() - begin) / calls / 1000
+    return issued / calls / 1000, issued / calls / 1000
 
 
 def main() -> None:
