@@ -56,6 +56,13 @@ test("the same names in the same order have the same colours in another visit", 
   expect(names.map((n) => a.slot(n))).toEqual(names.map((n) => b.slot(n)));
 });
 
-test("work no operator claims is grey", () => {
-  expect(new ColorBook().color(null, "light")).toEqual(rgb(THEMES.light.neutral));
+test("work no operator claims, Python frames, steps and waits are grey", () => {
+  const names = [
+    null,
+    "torch/nn/modules/module.py(1743): _call_impl",
+    "ProfilerStep#3",
+    "nrt_synchronize",
+    "cudaDeviceSynchronize",
+  ];
+  for (const name of names) expect(new ColorBook().color(name, "light")).toEqual(rgb(THEMES.light.neutral));
 });

@@ -53,7 +53,7 @@ export function contrast(a: Rgb, b: Rgb): number {
 }
 
 const WHITE: Rgb = [255, 255, 255];
-const BLACK: Rgb = [13, 17, 23];
+const BLACK: Rgb = [5, 8, 12];
 
 /** White or near-black, whichever reads better on the fill; white when it is good enough. */
 export const textOn = (fill: Rgb): Rgb =>
@@ -78,6 +78,9 @@ const USUAL: Readonly<Record<string, number>> = {
   "aten::copy_": 7,
 };
 
+/** Frames of the host's stack (Python functions, modules, steps) and waits are not operators: grey, so that operators stand out. */
+const FRAME = /\.py\(\d+\)|^<.*>\(\d*\)|^<built-in |^nn\.Module: |^ProfilerStep#|synchronize/i;
+
 /** "aten::mul.Tensor" and "aten::mul" are one operator. */
 export const baseName = (name: string): string => name.replace(/^(\w+::\w+)\.\w+$/, "$1");
 
@@ -100,15 +103,17 @@ export class ColorBook {
   }
 
   color(name: string | null | undefined, theme: ThemeName): Rgb {
-    if (!name) return rgb(THEMES[theme].neutral);
+    if (!name || FRAME.test(name)) return rgb(THEMES[theme].neutral);
     return slotColor(this.slot(name), theme);
   }
 }
 
-/** Colour of a slot: eight hues, then each once darker (in the dark theme lighter), then once more. */
+/** Colour of a slot: eight hues, then two shades of each that keep their contrast with the theme's lanes. */
 export function slotColor(slot: number, theme: ThemeName): Rgb {
   const hues = HUES[theme];
   const base = rgb(hues[slot % hues.length]!);
   const ring = Math.floor(slot / hues.length) % SHADES;
-  return ring === 0 ? base : mix(base, theme === "light" ? [0, 0, 0] : [255, 255, 255], ring * 0.22);
+  if (ring === 0) return base;
+  if (theme === "dark") return mix(base, [255, 255, 255], ring * 0.2);
+  return ring === 1 ? mix(base, [0, 0, 0], 0.25) : mix(base, [255, 255, 255], 0.15);
 }

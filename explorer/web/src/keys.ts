@@ -53,11 +53,16 @@ function stepInChain(by: number): void {
   else app.tell(by > 0 ? "This is the end of the chain" : "This is the cause of the chain");
 }
 
-function fitSelection(): void {
-  const event = app.selected() ? app.ok(app.details) : undefined;
+async function fitSelection(): Promise<void> {
+  const id = app.selected();
+  const profile = app.profileId();
   const gap = app.gap();
-  if (event) app.select(event.id, { fit: event });
-  else if (gap) app.setRange({ start: gap.start - gap.duration_ns / 4, end: gap.end + gap.duration_ns / 4 }, "step");
+  if (id && profile) {
+    const known = app.ok(app.details);
+    // pressed right after the click, before the details are here
+    const event = known?.id === id ? known : await api.event(profile, id).catch(() => null);
+    if (event && app.selected() === id) app.select(id, { fit: event });
+  } else if (gap) app.setRange({ start: gap.start - gap.duration_ns / 4, end: gap.end + gap.duration_ns / 4 }, "step");
   else app.showHome();
 }
 

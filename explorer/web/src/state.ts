@@ -163,7 +163,8 @@ function createState() {
     const whole = (p: { id: string; span_ns: number }) =>
       api.operators(p.id, { start: 0, end: p.span_ns }).catch(() => null);
     void Promise.all(list.slice(0, 8).map(whole)).then((all) => {
-      for (const operators of all) for (const row of operators?.rows.slice(0, 12) ?? []) book.slot(row.name);
+      for (const operators of all)
+        for (const row of operators?.rows.slice(0, 8) ?? []) if (row.device_time_ns > 0) book.slot(row.name);
       setSeeded(true);
     });
   });

@@ -4,8 +4,8 @@ export interface ProfileSummary {
   id: string;
   name: string;
   format: string;
-  made_by: MadeBy | string;
-  health: Health | string;
+  made_by: MadeBy;
+  health: Health;
   span_ns: number;
 }
 
@@ -163,8 +163,9 @@ export interface ComparedExecution {
   op: string;
   start: number;
   duration_ns: number;
-  launch_ns: number;
-  program_ns: number;
+  /** null where the format does not split launch cost and program */
+  launch_ns: number | null;
+  program_ns: number | null;
   gap_before_ns: number;
 }
 

@@ -3,6 +3,7 @@
 import { For, Show } from "solid-js";
 import { setHealthOpen, setHelpOpen } from "../keys";
 import { app } from "../state";
+import type { MadeBy, ProfileSummary } from "../types";
 import type { View } from "../url";
 import { Search } from "./search";
 
@@ -58,34 +59,24 @@ export function TopBar() {
             {list().length} profiles · base {list().find((p) => p.id === app.base())?.name ?? list()[0]?.name}
           </span>
         </Show>
-        <Show when={card()}>
-          {(c) => (
-            <>
-              <span
-                class="chip made-by"
-                classList={{ emulated: c().made_by.emulated }}
-                data-testid="made-by"
-                title={c().made_by.notes.join("\n")}
-                tabindex={0}
-              >
-                {c().made_by.label}
-              </span>
-              <button
-                type="button"
-                class="chip health"
-                classList={{ amber: !c().health.clean }}
-                data-testid="health-chip"
-                title={
-                  c().health.clean
-                    ? "Everything in the file is shown"
-                    : "Not everything in the file is shown: click for reasons"
-                }
-                onClick={() => setHealthOpen(true)}
-              >
-                {c().health.text}
-              </button>
-            </>
-          )}
+        <Show when={app.view() !== "compare"} fallback={<MadeByAll of={list()} />}>
+          <Show when={card()}>
+            {(c) => (
+              <>
+                <MadeByChip of={c().made_by} />
+                <button
+                  type="button"
+                  class="chip health"
+                  classList={{ amber: !c().health.clean }}
+                  data-testid="health-chip"
+                  title={`${c().health.text}. ${c().health.clean ? "Everything in the file is shown." : "Not everything in the file is shown: click for reasons."}`}
+                  onClick={() => setHealthOpen(true)}
+                >
+                  {c().health.text.replace(/\s*\(.*\)$/, "")}
+                </button>
+              </>
+            )}
+          </Show>
         </Show>
       </div>
       <span class="grow" />
@@ -117,5 +108,42 @@ export function TopBar() {
         Link
       </button>
     </header>
+  );
+}
+
+function MadeByChip(props: { of: MadeBy }) {
+  return (
+    <span
+      class="chip made-by"
+      classList={{ emulated: props.of.emulated }}
+      data-testid="made-by"
+      title={props.of.notes.join("\n")}
+    >
+      {props.of.label}
+    </span>
+  );
+}
+
+/** What made the compared profiles, and what they lost while recording. */
+function MadeByAll(props: { of: ProfileSummary[] }) {
+  const kinds = () => new Map(props.of.map((p) => [p.made_by.label, p.made_by]));
+  const dropped = () => {
+    const counts = props.of.map((p) => p.health.dropped);
+    return counts.includes(null) ? "dropped: unknown" : `${counts.reduce<number>((a, b) => a + (b ?? 0), 0)} dropped`;
+  };
+  return (
+    <>
+      <Show
+        when={kinds().size === 1}
+        fallback={
+          <span class="chip amber" data-testid="made-by" title={[...kinds().keys()].join("\n")}>
+            {kinds().size} kinds of device
+          </span>
+        }
+      >
+        <MadeByChip of={[...kinds().values()][0]!} />
+      </Show>
+      <span class="chip">{dropped()}</span>
+    </>
   );
 }

@@ -47,7 +47,9 @@ function Loaded(props: { data: Comparison }) {
   const sentence = () => {
     const o = other();
     if (!o?.sentence) return props.data.sentence;
-    return others().length > 1 ? `${o.name}: ${o.sentence.charAt(0).toLowerCase()}${o.sentence.slice(1)}` : o.sentence;
+    return others().length > 1
+      ? `${base().name} against ${o.name}: ${o.sentence.charAt(0).toLowerCase()}${o.sentence.slice(1)}`
+      : o.sentence;
   };
   return (
     <>
@@ -100,6 +102,9 @@ function useWidth(): { ref: (el: HTMLElement) => void; width: () => number } {
 }
 
 const shortName = (op: string): string => op.replace(/^\w+::/, "");
+
+/** Whether launch cost and program are known apart. */
+const split = (e: ComparedExecution): boolean => (e.launch_ns ?? 0) > 0;
 
 interface Piece {
   execution: ComparedExecution;
@@ -180,9 +185,9 @@ function Lanes(props: { data: Comparison; base: ComparedProfile }) {
                     <For each={pieces(p.executions_list, scale())}>
                       {(piece) => <Block piece={piece} profile={p} scale={scale()} y={9} height={LANE_H} label />}
                     </For>
-                    <Show when={p.id !== props.base.id && Math.abs(less()) * scale() > 4}>
+                    <Show when={p.id !== props.base.id && p.executions > 0 && less() * scale() > 4}>
                       <line
-                        class={less() > 0 ? "better-line" : "worse-line"}
+                        class="better-line"
                         x1={endOf(p) * scale() + 6}
                         x2={endOf(props.base) * scale()}
                         y1={LANE_H / 2 + 9}
@@ -237,7 +242,7 @@ function Block(props: {
 }) {
   const e = () => props.piece.execution;
   const fill = () => app.color(e().op);
-  const launch = () => Math.min(props.piece.w, e().launch_ns * props.scale);
+  const launch = () => Math.min(props.piece.w, Math.max(0, e().launch_ns ?? 0) * props.scale);
   const name = () => shortName(e().op);
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: a shortcut; the same slice is reached by opening the profile
@@ -249,14 +254,14 @@ function Block(props: {
       <title>
         {props.piece.count > 1
           ? `${props.piece.count} executions here, the first is ${e().op}`
-          : `${e().op}: ${duration(e().duration_ns)} = launch ${duration(e().launch_ns)} + engines and DMA ${duration(e().program_ns)}; gap before ${duration(e().gap_before_ns)}`}
+          : `${e().op}: ${duration(e().duration_ns)}${split(e()) ? ` = launch ${duration(e().launch_ns)} + engines and DMA ${duration(e().program_ns)}` : ""}; gap before ${duration(e().gap_before_ns)}`}
       </title>
       <rect
         x={props.piece.x + 0.5}
         y={props.y + 0.5}
         width={Math.max(1, props.piece.w - 1)}
         height={props.height - 1}
-        rx="2"
+        rx={props.piece.w > 6 ? 2 : 0}
         fill={css(fill())}
         stroke={props.piece.w > 4 ? css(darker(fill())) : "none"}
       />
@@ -298,8 +303,11 @@ function Parts(props: { profile: ComparedProfile; spanMax: number }) {
         <For each={pieces(props.profile.executions_list, scale())}>
           {(piece) => {
             const x = () => piece.x - first() * scale();
-            const launch = () => (piece.count > 1 ? piece.w : Math.min(piece.w, piece.execution.launch_ns * scale()));
-            const rest = () => Math.max(piece.execution.program_ns > 0 ? 1.5 : 0, piece.w - launch());
+            const launch = () =>
+              piece.count > 1 || !split(piece.execution)
+                ? piece.w
+                : Math.min(piece.w, piece.execution.launch_ns! * scale());
+            const rest = () => Math.max(piece.execution.program_ns! > 0 ? 1.5 : 0, piece.w - launch());
             return (
               <>
                 <rect
@@ -307,14 +315,14 @@ function Parts(props: { profile: ComparedProfile; spanMax: number }) {
                   y="2.5"
                   width={Math.max(1, launch())}
                   height="17"
-                  rx="1.5"
+                  rx={launch() > 6 ? 1.5 : 0}
                   fill={css(color())}
                   stroke={launch() > 4 ? css(darker(color())) : "none"}
                 />
-                <Show when={launch() > 2}>
+                <Show when={launch() > 2 && split(piece.execution)}>
                   <rect x={x()} y="2.5" width={launch()} height="17" fill={`url(#parts-${props.profile.id})`} />
                 </Show>
-                <Show when={piece.count === 1}>
+                <Show when={piece.count === 1 && split(piece.execution)}>
                   <rect class="program" x={x() + launch()} y="2.5" width={rest()} height="17" />
                 </Show>
               </>
@@ -332,11 +340,16 @@ function Table(props: {
   chosen: string | null;
   choose: (id: string) => void;
 }) {
+  const anySplit = () => props.data.profiles.some((p) => p.executions_list.some(split));
   const spanMax = () => Math.max(1, ...props.data.profiles.map((p) => p.span_ns));
-  const ratio = (p: ComparedProfile): string =>
-    p.ratio === null ? "–" : `${p.ratio >= 10 ? p.ratio.toFixed(0) : p.ratio.toFixed(1)}×`;
+  /** "5.8" both for 5.8 times faster and, with the word beside it, for 5.8 times slower. */
+  const ratio = (p: ComparedProfile): string => {
+    if (p.ratio === null || p.ratio <= 0) return "–";
+    const times = p.ratio < 1 ? 1 / p.ratio : p.ratio;
+    return `${times >= 99.95 ? times.toFixed(0) : times.toFixed(1)}×`;
+  };
   const verdict = (p: ComparedProfile): string =>
-    p.id === props.base.id || p.ratio === null ? "" : p.ratio > 1 ? "faster" : p.ratio < 1 ? "slower" : "same";
+    p.id === props.base.id || !p.ratio ? "" : p.ratio > 1 ? "faster" : p.ratio < 1 ? "slower" : "same";
   const move = (p: ComparedProfile): string =>
     `${bytes(p.bytes_moved)}${p.bytes_at_hbm_peak_ns === null ? "" : ` · ${duration(p.bytes_at_hbm_peak_ns)}`}`;
   const approx = (p: ComparedProfile) => ({ estimated: p.estimated_ns > 0 });
@@ -346,7 +359,7 @@ function Table(props: {
       props.data.profiles.map((p) => [
         p.name,
         duration(p.device_time_ns, approx(p)),
-        ratio(p),
+        `${ratio(p)} ${verdict(p)}`.trim(),
         duration(p.span_ns),
         duration(p.self_cpu_ns),
         String(p.executions),
@@ -370,7 +383,7 @@ function Table(props: {
             <th scope="col">executions</th>
             <th scope="col">bytes · at HBM peak</th>
             <th scope="col" class="left parts-head">
-              span = launches + engines and DMA + gaps
+              span = {anySplit() ? "launches + engines and DMA" : "device busy"} + gaps
             </th>
           </tr>
         </thead>
@@ -422,8 +435,18 @@ function Table(props: {
         </tbody>
       </table>
       <p class="legend">
-        <span class="legend-launch" /> launch cost, one per execution (calibrated) <span class="legend-program" />{" "}
-        engines + DMA (simulated) <span class="legend-gap" /> gap
+        <Show
+          when={anySplit()}
+          fallback={
+            <>
+              <span class="legend-busy" /> device busy
+            </>
+          }
+        >
+          <span class="legend-launch" /> launch cost, one per execution (calibrated) <span class="legend-program" />{" "}
+          engines + DMA (simulated)
+        </Show>
+        <span class="legend-gap" /> gap
       </p>
     </>
   );

@@ -1,6 +1,6 @@
 /** The dependency chain as cards: cause at the top, the wait between them. */
 
-import { For, Show } from "solid-js";
+import { createEffect, For, Show } from "solid-js";
 import { duration, pretty } from "../format";
 import { app } from "../state";
 import type { ChainEvent } from "../types";
@@ -54,7 +54,9 @@ const sameExecution = (a: ChainEvent | undefined, b: ChainEvent): boolean =>
   a !== undefined && a.role === b.role && a.name === b.name && a.start === b.start && a.track_id !== b.track_id;
 
 function Card(props: { event: ChainEvent; before: ChainEvent | undefined }) {
+  let card!: HTMLButtonElement;
   const selected = () => app.selected() === props.event.id;
+  createEffect(() => selected() && card.scrollIntoView({ block: "nearest" }));
   const estimated = () => {
     const d = app.ok(app.details);
     return d?.id === props.event.id && (d.execution?.estimated_ns ?? 0) > 0;
@@ -79,6 +81,7 @@ function Card(props: { event: ChainEvent; before: ChainEvent | undefined }) {
         </div>
       </Show>
       <button
+        ref={card}
         type="button"
         class="card chain-card"
         classList={{ selected: selected() }}

@@ -110,7 +110,9 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
             <>
               <Show
                 when={rows().length}
-                fallback={<p class="hint">{props.card.empty ?? "No operator ran in this range."}</p>}
+                fallback={
+                  <p class="hint">{d().reason ? "" : (props.card.empty ?? "No operator ran in this range.")}</p>
+                }
               >
                 <table class="operators">
                   <thead>

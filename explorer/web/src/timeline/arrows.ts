@@ -19,6 +19,7 @@ export interface Placed {
 }
 
 const INSET = 8;
+const MINIMUM_LENGTH = 10;
 
 /**
  * Arrows of a chain. An arrow leaves a slice where the next one begins if that lies inside it, otherwise at the nearer end,
@@ -43,6 +44,7 @@ export function arrowsOf(
     const inset = Math.min(INSET, (right - left) / 2);
     const sourceX = Math.min(Math.max(targetX, left + inset), right - inset);
     const down = b.top >= a.top;
+    if ((down ? b.top - a.top - a.height : a.top - b.top - b.height) < MINIMUM_LENGTH) return []; // nested right below
     return [
       {
         from: { x: sourceX, y: down ? a.top + a.height : a.top },

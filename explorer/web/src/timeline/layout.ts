@@ -10,7 +10,11 @@ export interface Row {
   top: number;
   height: number;
   laneHeight: number;
+  laneGap: number;
   laneTop: number;
+  /** deep stacks are drawn flat until they are opened, so that the device lanes stay in sight */
+  deep: boolean;
+  open: boolean;
 }
 
 export interface Layout {
@@ -19,19 +23,26 @@ export interface Layout {
   height: number;
 }
 
-export const LANE_GAP = 3;
-const GROUP_HEIGHT = 26;
-const MINIMUM_ROW = 54;
-const PADDING = 12;
+const LANE_GAP = 3;
+const DEEP_LANES = 6;
+const FLAT_HEIGHT = 60;
+const GROUP_HEIGHT = 22;
+const MINIMUM_ROW = 51;
+const PADDING = 10;
 const BLOCK = 32;
 
 function laneHeight(track: Track): number {
   if (track.kind === "device") return track.lanes > 3 ? 18 : 24;
   if (track.lanes === 1) return 20;
-  return track.lanes > 4 ? 11 : 14;
+  return track.lanes > 3 ? 13 : 14;
 }
 
-export function layoutOf(groups: ProfileCard["groups"], folded: ReadonlySet<string>): Layout {
+/** Places groups and tracks; `folded` groups show no tracks, `opened` tracks show every lane at full height. */
+export function layoutOf(
+  groups: ProfileCard["groups"],
+  folded: ReadonlySet<string>,
+  opened: ReadonlySet<number> = new Set(),
+): Layout {
   const rows: Row[] = [];
   const byTrack = new Map<number, Row>();
   let top = 0;
@@ -44,14 +55,20 @@ export function layoutOf(groups: ProfileCard["groups"], folded: ReadonlySet<stri
       top,
       height: GROUP_HEIGHT,
       laneHeight: 0,
+      laneGap: 0,
       laneTop: 0,
+      deep: false,
+      open: true,
     });
     top += GROUP_HEIGHT;
     if (folded.has(group.label)) continue;
     for (const track of group.tracks) {
-      const lane = laneHeight(track);
       const lanes = Math.max(1, track.lanes);
-      const content = lanes * lane + (lanes - 1) * LANE_GAP;
+      const deep = lanes >= DEEP_LANES;
+      const open = !deep || opened.has(track.id);
+      const lane = open ? laneHeight(track) : Math.max(2, Math.floor(FLAT_HEIGHT / lanes) - 1);
+      const laneGap = open ? LANE_GAP : lane > 2 ? 1 : 0;
+      const content = lanes * lane + (lanes - 1) * laneGap;
       const height = Math.max(MINIMUM_ROW, content + 2 * PADDING);
       const row: Row = {
         kind: "track",
@@ -61,6 +78,9 @@ export function layoutOf(groups: ProfileCard["groups"], folded: ReadonlySet<stri
         top,
         height,
         laneHeight: lane,
+        laneGap,
+        deep,
+        open,
         laneTop: top + Math.round((height - content) / 2),
       };
       rows.push(row);
@@ -72,7 +92,7 @@ export function layoutOf(groups: ProfileCard["groups"], folded: ReadonlySet<stri
 }
 
 /** Top of a lane's slices. */
-export const laneY = (row: Row, lane: number): number => row.laneTop + lane * (row.laneHeight + LANE_GAP);
+export const laneY = (row: Row, lane: number): number => row.laneTop + lane * (row.laneHeight + row.laneGap);
 
 /** Tracks in fetch blocks, in drawing order. */
 export function blocksOf(layout: Layout): number[][] {

@@ -83,7 +83,7 @@ export function buildScene(tiles: Tile[], layout: Layout, paint: Paint): Scene {
     const merged = tile.count[i]! > 1;
     const start = tile.start[i]!;
     const share = merged ? Math.max(0.18, Math.min(1, tile.busy[i]!)) : 1;
-    const h = gap ? row.laneHeight - 4 : Math.max(2, row.laneHeight * share);
+    const h = gap ? Math.max(2, row.laneHeight - 4) : Math.max(2, row.laneHeight * share);
     scene.x0[n] = start;
     scene.x1[n] = start + tile.duration[i]!;
     scene.hatchEnd[n] = start + (merged ? 0 : Math.min(tile.launchNs[i]!, tile.duration[i]!));

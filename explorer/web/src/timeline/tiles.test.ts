@@ -5,7 +5,7 @@ import { keyText, levelFor, TILE_PX, TileCache, type TileKey, tileRange, tilesFo
 const WHOLE = { start: 0, end: 10_000_000 };
 const tile = (bytes: number): Tile => ({ bytes, length: 0 }) as Tile;
 const key = (index: number): TileKey => ({ level: 3, index, block: 0 });
-const settled = () => new Promise((resolve) => setImmediate(resolve));
+const settled = () => new Promise((resolve) => setTimeout(resolve, 0));
 
 test("a tile's pixel is never wider than the screen's", () => {
   for (const nsPerPx of [1, 1.5, 2, 1000, 1025, 7e6]) expect(2 ** levelFor(nsPerPx)).toBeLessThanOrEqual(nsPerPx);

@@ -22,6 +22,7 @@ export function TimelineView(props: { card: ProfileCard }) {
   let timeline: Timeline | undefined;
 
   const [folded, setFolded] = createSignal<ReadonlySet<string>>(new Set());
+  const [opened, setOpened] = createSignal<ReadonlySet<number>>(new Set());
   const [size, setSize] = createSignal({ width: 0, height: 0 });
   const [hover, setHover] = createSignal<{ item: Item; x: number; y: number } | null>(null);
   const [measure, setMeasure] = createSignal<Range | null>(null);
@@ -29,7 +30,7 @@ export function TimelineView(props: { card: ProfileCard }) {
   const [error, setError] = createSignal("");
   const [firstTile, setFirstTile] = createSignal(false);
   const [drawn, setDrawn] = createSignal(false);
-  const layout = createMemo(() => layoutOf(props.card.groups, folded()));
+  const layout = createMemo(() => layoutOf(props.card.groups, folded(), opened()));
   const colour = createMemo(() => {
     const by = app.colourBy();
     const color = app.color;
@@ -346,8 +347,29 @@ export function TimelineView(props: { card: ProfileCard }) {
                 >
                   {(track) => (
                     <div class="lane-name">
-                      <div class="mono short">{track().short}</div>
-                      <div class="subtitle">{track().subtitle}</div>
+                      <div class="mono short">
+                        {track().short}
+                        <Show when={row.deep}>
+                          <button
+                            type="button"
+                            class="chevron"
+                            classList={{ closed: !row.open }}
+                            aria-expanded={row.open}
+                            aria-label={`Show the ${track().lanes} levels of ${track().short} at full height`}
+                            onClick={() => {
+                              const next = new Set(opened());
+                              if (!next.delete(track().id)) next.add(track().id);
+                              setOpened(next);
+                            }}
+                          >
+                            ▾
+                          </button>
+                        </Show>
+                      </div>
+                      <div class="subtitle">
+                        {track().subtitle}
+                        {row.deep && !row.open ? ` · ${track().lanes} levels` : ""}
+                      </div>
                     </div>
                   )}
                 </Show>

@@ -1,0 +1,355 @@
+"""What a user does on the page, in a real browser against the real server."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+pytestmark = pytest.mark.browser
+
+Show = Callable[..., Page]
+
+
+def ready(page: Page) -> None:
+    page.wait_for_selector("[data-testid=timeline][data-ready=true]")
+
+
+def slices(page: Page, **wanted: object) -> list[dict[str, Any]]:
+    """Slices on screen that match, from left to right."""
+    items = page.evaluate("window.__neuronscope.slices()")
+    found = [i for i in items if all(i[key] == value for key, value in wanted.items())]
+    return sorted(found, key=lambda i: (i["track"], i["start"]))
+
+
+def click(page: Page, item: dict[str, Any], **options: Any) -> None:
+    rect = item["rect"]
+    page.mouse.click(rect["x"] + rect["width"] / 2, rect["y"] + rect["height"] / 2, **options)
+
+
+def span(page: Page) -> int:
+    """Visible time range in nanoseconds, from the address."""
+    page.wait_for_url(re.compile(r"[?&]t="))
+    start, end = re.search(r"[?&]t=(-?\d+)(?:~|%7E)(-?\d+)", page.url).groups()  # type: ignore[union-attr]
+    return int(end) - int(start)
+
+
+def last_execution(page: Page) -> dict[str, Any]:
+    executions = slices(page, name="nc_exec_running")
+    return [e for e in executions if e["track"] == executions[0]["track"]][-1]
+
+
+def chain_names(page: Page) -> list[str]:
+    return page.locator("[data-testid=chain-card] .card-name").all_text_contents()
+
+
+def pixel(page: Page, x: float, y: float) -> tuple[int, int, int]:
+    """Colour on screen, read from a screenshot."""
+    png = base64.b64encode(page.screenshot(clip={"x": x, "y": y, "width": 1, "height": 1})).decode()
+    script = """async (png) => {
+        const image = new Image(); image.src = 'data:image/png;base64,' + png; await image.decode();
+        const g = document.createElement('canvas').getContext('2d'); g.drawImage(image, 0, 0);
+        return Array.from(g.getImageData(0, 0, 1, 1).data).slice(0, 3); }"""
+    red, green, blue = page.evaluate(script, png)
+    return red, green, blue
+
+
+def test_lanes_run_from_framework_to_hardware(golden: str, show: Show) -> None:
+    page = show(golden)
+    lanes = page.get_by_test_id("lane-label")
+    names = [text.split("▾")[0] for text in lanes.locator(".short").all_text_contents()]
+    kinds = [name.split(":")[0] for name in names]
+    order = ["framework/TID", "framework/Stream", "neuron_rt/NC", "neuron_hw/NC0"]
+    assert [k for k in dict.fromkeys(kinds) if k in order] == order
+    assert (
+        sum(re.fullmatch(r"neuron_hw/NC0:\d+", name) is not None for name in names) == 2
+    )  # a logical core of trn2 is two physical ones
+    expect(lanes.first).to_have_attribute("title", re.compile(r"^i-emulated\w+/PID:4121/framework/TID:"))
+    expect(lanes.filter(has_text="neuron_hw").first).to_contain_text("emulated")
+    expect(lanes.first).to_contain_text("measured")
+
+
+def test_badge_and_health_say_what_made_it_and_that_nothing_is_missing(golden: str, show: Show) -> None:
+    page = show(golden)
+    expect(page.get_by_test_id("made-by")).to_have_text("emulated · trn2")
+    chip = page.get_by_test_id("health-chip")
+    expect(chip).to_contain_text("0 dropped")
+    chip.click()
+    expect(page.get_by_test_id("health")).to_contain_text("dropped while recording")
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("health")).to_have_count(0)
+
+
+def test_clicking_an_execution_leads_back_to_its_operator(golden: str, show: Show) -> None:
+    page = show(golden)
+    click(page, last_execution(page))
+    expect(page.get_by_test_id("chain-card").first).to_be_visible()
+    names = chain_names(page)
+    assert names[0] == "aten::mul"
+    assert names.index("nrta_execute_schedule") < names.index("nc_exec_running")
+    panel = page.get_by_test_id("event-panel")
+    expect(panel).to_contain_text("nc_exec_running")
+    expect(panel).to_contain_text("385 µs calibrated")
+    expect(panel).to_contain_text(re.compile(r"engines \+ DMA.*simulated"))
+    expect(panel).to_contain_text("once (2 physical cores)")
+    expect(page.locator("[data-testid=operator-row].selected")).to_have_attribute("data-name", "aten::mul")
+
+
+def test_following_a_link_recentres_and_keeps_the_zoom_and_back_returns(golden: str, show: Show) -> None:
+    page = show(golden)
+    click(page, last_execution(page))
+    expect(page.get_by_test_id("chain-card").first).to_be_visible()
+    page.keyboard.press("f")
+    ready(page)
+    before, zoomed = page.url, span(page)
+    page.get_by_test_id("chain-card").first.click()
+    expect(page.get_by_test_id("event-panel")).to_contain_text("aten::mul")
+    ready(page)
+    assert span(page) == pytest.approx(zoomed, abs=2)
+    chosen = page.locator("[data-testid=chain-card][aria-current=true]").get_attribute("data-event")
+    rect = next(i for i in slices(page) if i["id"] == chosen)["rect"]
+    lanes = page.get_by_test_id("slices").bounding_box()
+    assert lanes is not None
+    assert rect["x"] + rect["width"] / 2 == pytest.approx(lanes["x"] + lanes["width"] / 2, abs=3)
+    page.go_back()
+    page.wait_for_url(before)
+    expect(page.get_by_test_id("event-panel")).to_contain_text("nc_exec_running")
+
+
+def test_the_keyboard_steps_through_lane_chain_and_gaps(golden: str, show: Show) -> None:
+    page = show(golden)
+    first = slices(page, name="nc_exec_running")[0]
+    click(page, first)
+    current = page.locator("[data-testid=chain-card][aria-current=true]")
+    expect(current).to_have_attribute("data-event", first["id"])
+    page.keyboard.press(".")
+    expect(current).not_to_have_attribute("data-event", first["id"])
+    page.keyboard.press(",")
+    expect(current).to_have_attribute("data-event", first["id"])
+    page.keyboard.press("[")
+    expect(current).to_contain_text("nrta_execute_schedule")
+    page.keyboard.press("]")
+    expect(current).to_contain_text("nc_exec_running")
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("chain-card")).to_have_count(0)
+    page.keyboard.press("n")
+    expect(page.get_by_test_id("event-panel")).to_contain_text("idle")
+
+
+def test_zooming_keeps_what_is_under_the_pointer(golden: str, show: Show) -> None:
+    page = show(golden)
+    target = last_execution(page)
+    x, y = target["rect"]["x"] + 5, target["rect"]["y"] + 5
+    page.mouse.move(x, y)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -200)
+    page.keyboard.up("Control")
+    span(page)
+    ready(page)
+    after = next(i for i in slices(page) if i["id"] == target["id"] and i["track"] == target["track"])
+    assert after["rect"]["x"] == pytest.approx(target["rect"]["x"], abs=6)
+    assert after["rect"]["width"] > target["rect"]["width"]
+
+
+def test_dragging_over_the_ruler_zooms_and_over_the_lanes_moves(golden: str, show: Show) -> None:
+    page = show(golden)
+    ruler = page.get_by_label("Time ruler").bounding_box()
+    assert ruler is not None
+    page.mouse.move(ruler["x"] + ruler["width"] * 0.25, ruler["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(ruler["x"] + ruler["width"] * 0.5, ruler["y"] + 8, steps=4)
+    page.mouse.up()
+    whole = page.evaluate(
+        "fetch('api/profiles/golden').then(r => r.json()).then(c => c.default_range.end - c.default_range.start)"
+    )
+    zoomed = span(page)
+    assert zoomed == pytest.approx(whole / 0.97 * 0.25, rel=0.02)
+    ready(page)
+    before = page.url
+    page.mouse.move(900, 360)
+    page.mouse.down()
+    page.mouse.move(800, 360, steps=4)
+    page.mouse.up()
+    page.wait_for_url(lambda url: url != before)
+    assert span(page) == pytest.approx(zoomed, abs=2)
+
+
+def test_shift_drag_measures_and_escape_ends_it(golden: str, show: Show) -> None:
+    page = show(golden)
+    before = page.url
+    page.keyboard.down("Shift")
+    page.mouse.move(600, 360)
+    page.mouse.down()
+    page.mouse.move(900, 360, steps=4)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.keyboard.press("Escape")  # ends the measurement, not the view
+    assert page.url == before
+
+
+def test_pointing_at_a_gap_says_how_long_and_why(golden: str, show: Show) -> None:
+    page = show(golden)
+    gap = max(slices(page, gap=True), key=lambda g: g["rect"]["width"])
+    page.mouse.move(gap["rect"]["x"] + gap["rect"]["width"] / 2, gap["rect"]["y"] + 6)
+    expect(page.get_by_test_id("tooltip")).to_contain_text(re.compile(r"\d µs idle: \w+"))
+
+
+def test_pointing_at_a_slice_names_it_and_an_estimate_says_so(golden: str, show: Show) -> None:
+    page = show(golden)
+    estimated = slices(page, estimated=True, name="nc_exec_running")[0]
+    page.mouse.move(estimated["rect"]["x"] + 20, estimated["rect"]["y"] + 6)
+    tooltip = page.get_by_test_id("tooltip")
+    expect(tooltip).to_contain_text("≈")
+    expect(tooltip).to_contain_text("estimated")
+
+
+def test_search_finds_a_slice_and_goes_there(golden: str, show: Show) -> None:
+    page = show(golden)
+    page.keyboard.press("/")
+    page.keyboard.type("rsqrt")
+    expect(page.get_by_test_id("search-result").first).to_contain_text("rsqrt")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-testid=chain-card][aria-current=true]")).to_contain_text("rsqrt")
+
+
+def test_a_search_without_hits_says_so(golden: str, show: Show) -> None:
+    page = show(golden)
+    page.locator("#search").fill("no such operator")
+    expect(page.locator("#search-results")).to_contain_text("No slice has this in its name.")
+
+
+def test_a_link_opens_the_same_view_for_someone_else(golden: str, show: Show) -> None:
+    page = show(golden)
+    click(page, last_execution(page))
+    page.keyboard.press("f")
+    span(page)
+    ready(page)
+    other = show(page.url)
+    same = ("id", "track", "start", "rect")
+    assert [[i[k] for k in same] for i in slices(other)] == [[i[k] for k in same] for i in slices(page)]
+    expect(other.locator("[data-testid=chain-card][aria-current=true]")).to_contain_text("nc_exec_running")
+
+
+def test_operators_add_up_and_say_why(golden: str, show: Show) -> None:
+    page = show(golden)
+    page.get_by_role("button", name="Operators", exact=True).click()
+    rows = page.get_by_test_id("operator-row")
+    expect(rows.first).to_have_attribute("data-name", "aten::mul")
+
+    def exact(cells: Any) -> int:
+        return int(re.sub(r"\D", "", cells.locator("td.strong").get_attribute("title")))
+
+    total = exact(page.get_by_test_id("operator-total"))
+    assert sum(exact(row) for row in rows.all()) == total
+    expect(page.get_by_test_id("reason")).to_contain_text("launch cost")
+    rows.first.click()  # leads to a slice on the timeline
+    expect(page.locator("[data-testid=chain-card][aria-current=true]")).to_be_visible()
+
+
+@pytest.mark.parametrize("renderer", ["webgl2", "2d"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_operator_has_one_colour_on_the_canvas_and_in_the_table(
+    golden: str, show: Show, renderer: str, scheme: str
+) -> None:
+    page = show(f"{golden}?renderer=2d" if renderer == "2d" else golden, scheme=scheme)
+    if renderer == "webgl2" and page.evaluate("window.__neuronscope.renderer") != "webgl2":
+        pytest.skip("this chromium has no WebGL2")
+    dispatch = next(i for i in slices(page, name="aten::mul", lane=1) if i["rect"]["width"] > 6)
+    rect = dispatch["rect"]
+    drawn = pixel(page, rect["x"] + rect["width"] / 2, rect["y"] + rect["height"] / 2)
+    dot = page.locator("[data-testid=operator-row][data-name='aten::mul'] .dot")
+    style = dot.evaluate("e => getComputedStyle(e).backgroundColor")
+    assert drawn == pytest.approx([int(n) for n in re.findall(r"\d+", style)], abs=3)
+
+
+def test_help_lists_the_keys_and_the_theme_can_be_switched(golden: str, show: Show) -> None:
+    page = show(golden)
+    page.keyboard.press("?")
+    expect(page.get_by_test_id("help")).to_contain_text("next gap")
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("help")).to_have_count(0)
+    root = page.locator("html")
+    expect(root).to_have_attribute("data-theme", "light")
+    page.get_by_role("button", name="Switch to the dark theme").click()
+    expect(root).to_have_attribute("data-theme", "dark")
+
+
+def test_copying_the_selection_gives_a_markdown_row_with_its_link(golden: str, show: Show) -> None:
+    page = show(golden)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    click(page, last_execution(page))
+    expect(page.get_by_test_id("event-panel")).to_contain_text("nc_exec_running")
+    page.keyboard.press("c")
+    expect(page.get_by_role("status")).to_have_text("Selection copied")
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert text.startswith("|")
+    assert f"[open]({page.url}) |" in text
+
+
+def test_comparison_terms_sum_to_the_difference_in_span(three: str, show: Show) -> None:
+    page = show(three)
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_test_id("compare-sentence")).to_contain_text("launches")
+    rows = page.get_by_test_id("compare-row")
+    expect(rows).to_have_count(3)
+
+    def check(base: str, other: str) -> None:
+        expect(page.get_by_test_id("compare-terms")).to_contain_text(f"{base} → {other}")
+        terms = {
+            t.get_attribute("data-name"): int(t.get_attribute("data-delta-ns") or "")
+            for t in page.get_by_test_id("compare-term").all()
+        }
+        assert set(terms) == {"launches", "engines and DMA", "gaps"}
+        spans = page.evaluate(
+            "fetch('api/compare?profiles=naive,fused,compiled&base=naive').then(r => r.json())"
+            ".then(c => Object.fromEntries(c.profiles.map(p => [p.id, p.span_ns])))"
+        )
+        assert sum(terms.values()) == spans[other] - spans[base]
+        expect(page.get_by_test_id("compare-sum")).to_have_attribute("data-delta-ns", str(sum(terms.values())))
+        expect(page.get_by_test_id("compare-sum")).to_contain_text("exact")
+
+    check("naive", "fused")
+    page.get_by_role("button", name="compiled", exact=True).click()
+    check("naive", "compiled")
+    page.get_by_role("button", name="Make fused the base").click()
+    check("fused", "compiled")
+    page.go_back()
+    check("naive", "compiled")
+
+
+def test_six_launches_are_drawn_against_one(three: str, show: Show) -> None:
+    page = show(f"{three}?view=compare", wait=False)
+    expect(page.get_by_test_id("compare-execution")).to_have_count(8)  # 6 + 1 + 1
+    page.get_by_test_id("compare-execution").nth(5).click()
+    ready(page)
+    expect(page.locator("[data-testid=chain-card][aria-current=true]")).to_contain_text("nc_exec_running")
+
+
+def test_without_a_device_the_page_says_why(cpu_only: str, show: Show) -> None:
+    page = show(cpu_only)
+    expect(page.locator(".lanes .empty-note")).to_contain_text("No device rows.")
+    expect(page.get_by_role("button", name="Compare")).to_have_count(0)
+
+
+def test_errors_of_the_server_appear_on_the_page(golden: str, show: Show) -> None:
+    page = show(f"{golden}?profile=missing", wait=False)
+    expect(page.get_by_role("alert")).to_contain_text("missing")
+
+
+def test_a_failed_tile_is_told_and_can_be_tried_again(golden: str, show: Show) -> None:
+    page = show(golden, wait=False)
+
+    def refuse(route: Route) -> None:
+        route.fulfill(status=500, content_type="application/json", body='{"error": "store: disk is gone"}')
+
+    page.route("**/tiles?*", refuse)
+    page.goto(golden)
+    expect(page.get_by_role("alert")).to_contain_text("store: disk is gone")
+    page.unroute("**/tiles?*")
+    page.get_by_role("button", name="Try again").click()
+    ready(page)
+    assert slices(page, name="nc_exec_running")
