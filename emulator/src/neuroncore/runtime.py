@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from neuronscope.formats import neff as neff_format
+from neuronscope.formats import tables
 
 from neuroncore import compiler
 from neuroncore.compiler import COMPILER_VERSION, Estimated, compile_program, op_parts
@@ -17,8 +19,6 @@ from neuroncore.graph import Graph
 from neuroncore.isa import print_program
 from neuroncore.targets import load_target
 from neuroncore.timing import Timeline, simulate
-from neuronscope.formats import neff as neff_format
-from neuronscope.formats import tables
 
 __all__ = ["Executable", "compile_graph", "is_lowered", "op_status"]
 
@@ -40,8 +40,8 @@ class Executable:
         instructions, dma_transfers: rows for the NTFF tables of `neuronscope.formats.tables`
             (INSTRUCTIONS, DMA_TRANSFERS), `neff` column filled.
         program: the `neuroncore.isa` program, executable on `neuroncore.machine`. Inputs are flat: the storage of input
-            number i from its first element, `in<i>`; results are `out<i>`. A result that is a view of an input, or of another
-            result, has no tensor of its own.
+            number i from its first element, `in<i>`; results are `out<i>`. A result that is a view of an input, or of
+            another result, has no tensor of its own.
     """
 
     name: str
@@ -61,6 +61,7 @@ def compile_graph(graph: Graph, target_name: str | None = None) -> Executable:
     """Compile and time a graph.
 
     Args:
+        graph: ATen ops; its name is a label and not part of the hash.
         target_name: "trn2" …; None takes NEURON_PLATFORM_TARGET_OVERRIDE, default trn2.
 
     Raises:
@@ -127,7 +128,9 @@ def _joined(pieces: list[Timeline | Estimated], neff: str) -> tuple[pa.Table, pa
         pc = table.column("pc").to_pylist()
         position = table.schema.get_field_index("pc")
         table = table.set_column(
-            position, table.schema.field(position), pa.array([p + counters.get(e, 0) for p, e in zip(pc, counts, strict=True)], pa.int64())
+            position,
+            table.schema.field(position),
+            pa.array([p + counters.get(e, 0) for p, e in zip(pc, counts, strict=True)], pa.int64()),
         )
         for engine in counts:
             counters[engine] = counters.get(engine, 0) + 1
@@ -154,7 +157,8 @@ def _estimate_row(piece: Estimated, neff: str, row: int, start_ns: int, counters
     values |= {
         "neff": neff, "id": row, "engine": "GpSimd", "opcode": ESTIMATE_OPCODE, "pc": counters.get("GpSimd", 0),
         "operands": f"bytes_read={piece.bytes_read} bytes_written={piece.bytes_written} reason={piece.reason}",
-        "offset_ns": start_ns, "duration_ns": piece.duration_ns, "op": piece.op, "source": piece.source, "flops": piece.flops,
+        "offset_ns": start_ns, "duration_ns": piece.duration_ns, "op": piece.op,
+        "source": piece.source, "flops": piece.flops,
     }  # fmt: skip
     counters["GpSimd"] = counters.get("GpSimd", 0) + 1
     schema = tables.INSTRUCTIONS.schema
@@ -177,7 +181,8 @@ def is_lowered(target: str) -> bool:
 def op_status(names: Iterable[str] = ()) -> list[tuple[str, str]]:
     """(ATen name, "lowered" or "estimated") of every op the compiler has a lowering for and of `names`, sorted.
 
-    An op that is lowered may have forms that are not (an unusual argument): those end as marked estimates with their reason.
+    An op that is lowered may have forms that are not (an unusual argument): those end as marked estimates with their
+    reason.
     """
     found = {f"aten::{name}": "lowered" for name in compiler.LOWERINGS.keys() | compiler.VIEWS.keys()}
     for name in names:

@@ -1,6 +1,7 @@
 """The oracle: a program executed on the machine must give what torch computes on the CPU.
 
-`oracle(calls, inputs)` runs ATen overloads on CPU tensors, builds the same graph for the compiler, executes the program on the machine in
+`oracle(calls, inputs)` runs ATen overloads on CPU tensors, builds the same graph for the compiler, executes the
+program on the machine in
 two orders (they must agree bit by bit: a missing semaphore would show) and compares every result with torch's.
 """
 
@@ -14,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
 from neuroncore import machine
 from neuroncore.graph import Graph, Node, TensorSpec, Value
 from neuroncore.runtime import Executable, compile_graph
@@ -52,7 +52,11 @@ def to_storage(tensor: torch.Tensor) -> np.ndarray:
 
 def from_storage(array: np.ndarray, like: torch.Tensor) -> torch.Tensor:
     flat = array.reshape(-1).copy()
-    tensor = torch.from_numpy(flat.view(np.int16)).view(torch.bfloat16) if like.dtype == torch.bfloat16 else torch.from_numpy(flat)
+    tensor = (
+        torch.from_numpy(flat.view(np.int16)).view(torch.bfloat16)
+        if like.dtype == torch.bfloat16
+        else torch.from_numpy(flat)
+    )
     return torch.as_strided(tensor, tuple(like.shape), tuple(like.stride()))
 
 
@@ -79,8 +83,20 @@ def build(
         results = tuple(result) if isinstance(result, tuple | list) else (result,)
         values |= {Value(number, i): r for i, r in enumerate(results)}
         kwargs = tuple((k, plain(v)) for k, v in c.kwargs.items())
-        nodes.append(Node(str(c.op), tuple(plain(a) for a in c.args), kwargs, tuple(spec_of(r) for r in results), f"model.py:{number}"))
-    outputs = tuple(outputs) if outputs is not None else tuple(Value(len(calls) - 1, i) for i in range(len(nodes[-1].outputs)))
+        nodes.append(
+            Node(
+                str(c.op),
+                tuple(plain(a) for a in c.args),
+                kwargs,
+                tuple(spec_of(r) for r in results),
+                f"model.py:{number}",
+            )
+        )
+    outputs = (
+        tuple(outputs)
+        if outputs is not None
+        else tuple(Value(len(calls) - 1, i) for i in range(len(nodes[-1].outputs)))
+    )
     return Graph("test", specs, tuple(nodes), outputs, tuple(mutates)), values
 
 
@@ -106,7 +122,9 @@ def oracle() -> Oracle:
         assert executable.estimated_ns == 0, neff_estimates(executable)
         first, late = (machine.run(executable.program, stored, order=order) for order in ("program", "late"))
         for name in first:
-            assert first[name].tobytes() == late[name].tobytes(), f"{name} depends on the order of execution: a semaphore is missing"
+            assert first[name].tobytes() == late[name].tobytes(), (
+                f"{name} depends on the order of execution: a semaphore is missing"
+            )
         compared = 0
         for position, value in enumerate(graph.outputs):
             if f"out{position}" in first:

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from neuroncore.graph import Value
 
 aten = torch.ops.aten
@@ -53,7 +52,11 @@ def test_embedding_gathers_rows(oracle, aten_call):
 def test_a_graph_of_views_has_no_instructions(graph_of, aten_call):
     from neuroncore.runtime import compile_graph
 
-    calls = [aten_call(aten.t.default, X), aten_call(aten.unsqueeze.default, Value(0, 0), 0), aten_call(aten.view.default, X, [512, 4])]
+    calls = [
+        aten_call(aten.t.default, X),
+        aten_call(aten.unsqueeze.default, Value(0, 0), 0),
+        aten_call(aten.view.default, X, [512, 4]),
+    ]
     executable = compile_graph(graph_of(calls, [values((4, 512), torch.float32)], [Value(1, 0), Value(2, 0)]))
     assert (executable.program_ns, len(executable.instructions), executable.bytes_read) == (0, 0, 0)
 

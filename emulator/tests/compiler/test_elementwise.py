@@ -1,16 +1,18 @@
 """Elementwise ops against torch: every function, dtype and way two operands can lie in memory."""
 
+# ruff: noqa: PLR0917  (fixtures and strategies are arguments)
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from neuroncore.graph import Value
 
 aten = torch.ops.aten
 X, Y, Z = (Value(-1, i) for i in range(3))
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-few = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 shapes = st.sampled_from([(1,), (7,), (4, 512), (3, 5), (130, 9), (1009,), (2, 3, 40), (1, 1, 1), (128, 64)])
 dtypes = st.sampled_from(FLOATS)
@@ -133,7 +135,11 @@ def test_in_place_reads_itself_through_another_view(oracle, aten_call):
     x = values((40, 40), torch.float32)
     graph_input = x.clone()
     transposed = Value(0, 0)
-    oracle([aten_call(aten.t.default, X), aten_call(aten.add.Tensor, X, transposed)], [graph_input], mutates=((0, Value(1, 0)),))
+    oracle(
+        [aten_call(aten.t.default, X), aten_call(aten.add.Tensor, X, transposed)],
+        [graph_input],
+        mutates=((0, Value(1, 0)),),
+    )
 
 
 def test_constants(oracle, aten_call):
@@ -155,7 +161,10 @@ def test_gradients_of_activations(oracle, aten_call, name):
 
 @pytest.mark.parametrize("name", ["silu_backward", "gelu_backward"])
 def test_gradients_of_smooth_units(oracle, aten_call, name):
-    oracle([aten_call(getattr(aten, name).default, X, Y)], [values((30, 20), torch.float32, 1), values((30, 20), torch.float32, 2)])
+    oracle(
+        [aten_call(getattr(aten, name).default, X, Y)],
+        [values((30, 20), torch.float32, 1), values((30, 20), torch.float32, 2)],
+    )
 
 
 def test_gradient_of_relu(oracle, aten_call):

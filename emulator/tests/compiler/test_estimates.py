@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from neuroncore.errors import CapacityError, NeuroncoreError, UnsupportedOpError
 from neuroncore.graph import Graph, Node, TensorSpec, Value
 from neuroncore.runtime import compile_graph, is_lowered, op_status
@@ -22,7 +21,9 @@ def test_an_op_without_a_lowering_is_an_estimate_with_its_reason():
     assert executable.estimated_ns == executable.program_ns > 0
     (row,) = executable.instructions.to_pylist()
     assert (row["opcode"], row["op"], row["duration_ns"]) == ("estimate", "aten.sort.default", executable.program_ns)
-    assert neff.unpack(executable.neff).info["estimates"] == [["aten.sort.default", "no lowering", executable.program_ns]]
+    assert neff.unpack(executable.neff).info["estimates"] == [
+        ["aten.sort.default", "no lowering", executable.program_ns]
+    ]
     assert (executable.bytes_read, executable.bytes_written) == (64 * 64 * 4, 64 * 64 * 12)
 
 
@@ -60,7 +61,9 @@ def test_a_graph_may_be_partly_lowered():
 
 def test_unusual_forms_say_why():
     x = TensorSpec((8, 8), "fp32")
-    graph = Graph("g", (x, x), (Node("aten.div.Tensor_mode", (X, Y), (("rounding_mode", "floor"),), (x,)),), (Value(0, 0),))
+    graph = Graph(
+        "g", (x, x), (Node("aten.div.Tensor_mode", (X, Y), (("rounding_mode", "floor"),), (x,)),), (Value(0, 0),)
+    )
     (estimate,) = neff.unpack(compile_graph(graph).neff).info["estimates"]
     assert "floor" in estimate[1]
 
@@ -74,7 +77,9 @@ def test_foreign_ops_are_estimates_too():
 def test_tensors_beyond_hbm_are_refused():
     x = TensorSpec((1 << 20, 1 << 16), "fp32")
     graph = Graph("big", (x,), (Node("aten.exp.default", (X,), (), (x,), "m.py:1"),), (Value(0, 0),))
-    with pytest.raises(CapacityError, match=r"need \d+ B of HBM, a logical NeuronCore of trn2 has \d+ B; the largest is in0"):
+    with pytest.raises(
+        CapacityError, match=r"need \d+ B of HBM, a logical NeuronCore of trn2 has \d+ B; the largest is in0"
+    ):
         compile_graph(graph)
 
 

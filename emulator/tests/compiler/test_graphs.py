@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from neuroncore.graph import Value
 
 aten = torch.ops.aten
@@ -105,7 +104,10 @@ def test_inputs_updated_by_a_graph(oracle, aten_call):
     p, g = Value(-1, 0), Value(-1, 1)
     calls = [aten_call(aten.mul.Scalar, g, 0.1), aten_call(aten.sub.Tensor, p, Value(0, 0))]
     executable = oracle(
-        calls, [values((40, 50), torch.float32, 1), values((40, 50), torch.float32, 2)], outputs=(), mutates=((0, Value(1, 0)),)
+        calls,
+        [values((40, 50), torch.float32, 1), values((40, 50), torch.float32, 2)],
+        outputs=(),
+        mutates=((0, Value(1, 0)),),
     )
     assert [t.kind for t in executable.program.tensors] == ["inout", "input"]
 

@@ -1,10 +1,10 @@
 """Matrix products against torch: shapes that do not divide, transposed operands, batches, biases."""
 
+# ruff: noqa: PLR0917  (fixtures and strategies are arguments)
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from neuroncore.graph import Value
 
 aten = torch.ops.aten
@@ -40,7 +40,11 @@ def test_more_columns_than_an_accumulator_and_more_depth_than_a_load(oracle, ate
 def test_bmm(oracle, aten_call, dtype):
     x, y = values((3, 40, 64), dtype, 1), values((3, 64, 50), dtype, 2)
     oracle([aten_call(aten.bmm.default, X, Y)], [x, y], tolerance=PRODUCTS[dtype])
-    oracle([aten_call(aten.bmm.default, X, Y)], [x, values((3, 50, 64), dtype, 2).transpose(1, 2)], tolerance=PRODUCTS[dtype])
+    oracle(
+        [aten_call(aten.bmm.default, X, Y)],
+        [x, values((3, 50, 64), dtype, 2).transpose(1, 2)],
+        tolerance=PRODUCTS[dtype],
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -65,7 +69,12 @@ def test_vectors(oracle, aten_call):
 
 
 @pytest.mark.parametrize(
-    ("left", "right"), [((40, 30), (30, 20)), ((2, 3, 40, 30), (30, 20)), ((2, 3, 40, 30), (2, 3, 30, 20)), ((30,), (30, 20))]
+    ("left", "right"),
+    [((40, 30), (30, 20)), ((2, 3, 40, 30), (30, 20)), ((2, 3, 40, 30), (2, 3, 30, 20)), ((30,), (30, 20))],
 )
 def test_matmul_of_any_rank(oracle, aten_call, left, right):
-    oracle([aten_call(aten.matmul.default, X, Y)], [values(left, torch.float32, 1), values(right, torch.float32, 2)], tolerance=1e-3)
+    oracle(
+        [aten_call(aten.matmul.default, X, Y)],
+        [values(left, torch.float32, 1), values(right, torch.float32, 2)],
+        tolerance=1e-3,
+    )

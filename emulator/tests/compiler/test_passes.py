@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from neuroncore.compiler import PASSES, dump
 from neuroncore.graph import Graph, Node, TensorSpec, Value
 from neuroncore.isa import parse_program, print_program

@@ -1,10 +1,10 @@
 """Reductions, softmax and norms against torch."""
 
+# ruff: noqa: PLR0917  (fixtures and strategies are arguments)
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from neuroncore.graph import Value
 
 aten = torch.ops.aten
@@ -15,7 +15,8 @@ few = settings(max_examples=10, deadline=None, derandomize=True)
 SUMS = {torch.float32: 1e-4, torch.bfloat16: 0.2, torch.float16: 2e-2}
 
 cases = st.sampled_from(
-    [((4, 512), (1,)), ((4, 512), (0,)), ((4, 512), (0, 1)), ((130, 33), (-1,)), ((130, 33), (0,)), ((6, 5, 40), (1, 2)),
+    [((4, 512), (1,)), ((4, 512), (0,)), ((4, 512), (0, 1)), ((130, 33), (-1,)), ((130, 33), (0,)),
+     ((6, 5, 40), (1, 2)),
      ((6, 5, 40), (0,)), ((6, 5, 40), (1,)), ((6, 5, 40), (0, 2)), ((300,), (0,)), ((3, 1, 4), (1,)), ((2, 9000), (1,))]
 )  # fmt: skip
 
@@ -31,7 +32,11 @@ def test_over_some_axes(oracle, aten_call, name, case, keepdim, dtype):
     shape, axes = case
     packet, overload = name.split(".")
     op = getattr(getattr(aten, packet), overload)
-    oracle([aten_call(op, X, list(axes), keepdim)], [values(shape, dtype)], tolerance=SUMS[dtype] if packet == "sum" else None)
+    oracle(
+        [aten_call(op, X, list(axes), keepdim)],
+        [values(shape, dtype)],
+        tolerance=SUMS[dtype] if packet == "sum" else None,
+    )
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
@@ -59,14 +64,22 @@ def test_any_and_all(oracle, aten_call):
 
 @pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
 @few
-@given(shape=st.sampled_from([(4, 512), (200, 65), (2, 3, 40)]), dim=st.sampled_from([-1, 0, 1]), dtype=st.sampled_from(FLOATS))
+@given(
+    shape=st.sampled_from([(4, 512), (200, 65), (2, 3, 40)]),
+    dim=st.sampled_from([-1, 0, 1]),
+    dtype=st.sampled_from(FLOATS),
+)
 def test_softmax(oracle, aten_call, name, shape, dim, dtype):
     oracle([aten_call(getattr(aten, name).default, X, dim, False)], [values(shape, dtype)])
 
 
 @pytest.mark.parametrize("name", ["_softmax_backward_data", "_log_softmax_backward_data"])
 def test_softmax_gradients(oracle, aten_call, name):
-    y = torch.log_softmax(values((20, 30), torch.float32), -1) if "log" in name else torch.softmax(values((20, 30), torch.float32), -1)
+    y = (
+        torch.log_softmax(values((20, 30), torch.float32), -1)
+        if "log" in name
+        else torch.softmax(values((20, 30), torch.float32), -1)
+    )
     oracle([aten_call(getattr(aten, name).default, X, Y, -1, torch.float32)], [values((20, 30), torch.float32, 1), y])
 
 
@@ -100,7 +113,9 @@ def test_layer_norm_gradient(oracle, aten_call):
 @pytest.mark.parametrize("shape", [(300, 400), (1, 70000)])
 def test_large_totals_use_all_partitions(oracle, aten_call, name, shape):
     packet, overload = name.split(".")
-    executable = oracle([aten_call(getattr(getattr(aten, packet), overload), X)], [values(shape, torch.float32)], tolerance=2e-3)
+    executable = oracle(
+        [aten_call(getattr(getattr(aten, packet), overload), X)], [values(shape, torch.float32)], tolerance=2e-3
+    )
     assert executable.program_ns < 30_000
 
 
@@ -117,4 +132,7 @@ def test_softmax_of_large_tensors_over_a_leading_axis(oracle, aten_call):
 
 
 def test_large_transposed_operand(oracle, aten_call):
-    oracle([aten_call(aten.add.Tensor, X, Y)], [values((200, 100), torch.float32), values((100, 200), torch.float32, 1).t()])
+    oracle(
+        [aten_call(aten.add.Tensor, X, Y)],
+        [values((200, 100), torch.float32), values((100, 200), torch.float32, 1).t()],
+    )

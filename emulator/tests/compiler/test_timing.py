@@ -1,4 +1,4 @@
-"""What a user may rely on about program times: they follow shape, dtype and op, stay near the hardware's limits, and never vary."""
+"""What a user may rely on about program times: they follow shape, dtype and op, stay near the limits, never vary."""
 
 import os
 import subprocess
@@ -6,7 +6,6 @@ import sys
 
 import pytest
 import torch
-
 from neuroncore.graph import Value
 from neuroncore.runtime import compile_graph
 from neuroncore.targets import load_target
@@ -66,14 +65,17 @@ def test_small_ops_take_a_few_microseconds(graph_of, aten_call, name):
 
 
 def test_mean_takes_about_as_long_as_mul(graph_of, aten_call):
-    mul, mean = (compile_graph(graph(graph_of, aten_call, n, (4, 512), torch.bfloat16)).program_ns for n in ("mul", "mean"))
+    mul, mean = (
+        compile_graph(graph(graph_of, aten_call, n, (4, 512), torch.bfloat16)).program_ns for n in ("mul", "mean")
+    )
     assert mean - mul <= 3_000
 
 
 def test_fp32_takes_longer_than_bf16(graph_of, aten_call):
     for name in OPS:
         half, full = (
-            compile_graph(graph(graph_of, aten_call, name, (2048, 2048), d)).program_ns for d in (torch.bfloat16, torch.float32)
+            compile_graph(graph(graph_of, aten_call, name, (2048, 2048), d)).program_ns
+            for d in (torch.bfloat16, torch.float32)
         )
         assert half < full
 
@@ -101,7 +103,9 @@ print(e.hash, e.program_ns, e.instructions.num_rows, e.bytes_read)
 def test_two_processes_give_the_same_hash_and_nanoseconds():
     def run(seed, name):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        result = subprocess.run([sys.executable, "-c", _SCRIPT, name], env=environment, capture_output=True, text=True, check=True)
+        result = subprocess.run(
+            [sys.executable, "-c", _SCRIPT, name], env=environment, capture_output=True, text=True, check=True
+        )
         return result.stdout
 
     assert run("1", "region 0/0") == run("2", "region 1/0")

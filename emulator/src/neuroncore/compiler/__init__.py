@@ -1,13 +1,16 @@
 """The compiler: a graph of ATen ops becomes a program of NeuronCore instructions, in the order of `PASSES`.
 
-Start reading at `PASSES`; each pass is a plain function from one immutable form to the next and lives in the module of its name:
+Start reading at `PASSES`; each pass is a plain function from one immutable form to the next and lives in the module of
+its name:
 
-    graph → decompose → Module of primitives → drop_unused → split_reductions → fuse → Kernels → tile → Tiled → allocate → pipeline → Ordered
+    graph → decompose → Module of primitives → drop_unused → split_reductions → fuse → Kernels → tile → Tiled →
+    allocate → pipeline → Ordered
           → synchronize → Program
 
 `compile_program(graph, target)` runs them all, `dump(graph, after="fuse")` prints the form a pass leaves.
 
-A program runs on one physical NeuronCore for now, also where a logical core is two (LNC 2 on trn2): the second stays idle.
+A program runs on one physical NeuronCore for now, also where a logical core is two (LNC 2 on trn2): the second stays
+idle.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from neuroncore.compiler.lowering import LOWERINGS, VIEWS, op_parts
 from neuroncore.compiler.pipeline import Ordered, pipeline
 from neuroncore.compiler.tile import Block, Estimated, Tiled, tile
 from neuroncore.errors import CapacityError, VerifyError
-from neuroncore.graph import DTYPE_BYTES, Graph
+from neuroncore.graph import Graph
 from neuroncore.isa import Instruction, Program, print_program, synchronize, verify
 from neuroncore.isa import Tile as _Tile
 from neuroncore.targets import Target
@@ -48,7 +51,7 @@ COMPILER_VERSION = "1"
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program, and its pieces in execution order: programs to be timed one after the other and estimates between them."""
+    """A program, and its pieces in execution order: programs timed one after the other, estimates between them."""
 
     program: Program
     pieces: tuple[Program | Estimated, ...]
@@ -91,7 +94,7 @@ def _used(tiles: tuple[_Tile, ...], body: list[Instruction]) -> tuple[_Tile, ...
     return tuple(t for t in tiles if t.name in names)
 
 
-# -- printing ------------------------------------------------------------------------------------------------------------------
+# -- printing ------------------------------------------------------------------------------------------------
 
 
 def _print_tiled(tiled: Tiled) -> str:
@@ -131,34 +134,30 @@ def _print_compiled(compiled: Compiled) -> str:
     return text + "".join(_print_block(p) for p in compiled.pieces if isinstance(p, Estimated))
 
 
-# -- checks between passes -----------------------------------------------------------------------------------------------------
+# -- checks between passes -----------------------------------------------------------------------------------
 
 
 def _check_module(module: Module, target: Target) -> None:
-    written = {i for i, b in enumerate(module.buffers) if b.kind == "input"}
     for number, prim in enumerate(module.prims):
         for view in reads(prim):
             _check_view(module.buffers, view.buffer, view.extent, f"{module.name}: primitive {number} ({prim.op})")
         for view in writes(prim):
             _check_view(module.buffers, view.buffer, view.extent, f"{module.name}: primitive {number} ({prim.op})")
-            written.add(view.buffer)
-    missing = [b.name for i, b in enumerate(module.buffers) if b.kind == "output" and i not in written and b.elements]
-    if missing and any(b.kind == "output" for b in module.buffers):
-        used = {v.buffer for p in module.prims for v in (*reads(p), *writes(p))}
-        if used and not module.prims:
-            raise VerifyError(f"{module.name}: outputs {missing} are never written")
     total = sum(b.bytes for b in module.buffers if b.kind != "temp")
     if total > target.hbm_bytes:
         largest = max(module.buffers, key=lambda b: b.bytes)
         raise CapacityError(
-            f"{module.name}: its tensors need {total} B of HBM, a logical NeuronCore of {target.name} has {target.hbm_bytes} B; "
+            f"{module.name}: its tensors need {total} B of HBM, a logical NeuronCore of {target.name} "
+            f"has {target.hbm_bytes} B; "
             f"the largest is {largest.name} with {largest.bytes} B. Use smaller tensors or split them over cores."
         )
 
 
 def _check_view(buffers: tuple[Buffer, ...], buffer: int, extent: int, where: str) -> None:
     if extent > buffers[buffer].elements:
-        raise VerifyError(f"{where}: reaches element {extent} of {buffers[buffer].name}, which has {buffers[buffer].elements}")
+        raise VerifyError(
+            f"{where}: reaches element {extent} of {buffers[buffer].name}, which has {buffers[buffer].elements}"
+        )
 
 
 def _check_kernels(kernels: Kernels, target: Target) -> None:
@@ -167,9 +166,12 @@ def _check_kernels(kernels: Kernels, target: Target) -> None:
     for number, kernel in enumerate(kernels.kernels):
         for prim in kernel.prims:
             for view in reads(prim):
-                if view.buffer not in done and view.buffer not in later[number] and any(view.buffer in l for l in later[number:]):
-                    if kernels.buffers[view.buffer].kind == "temp":
-                        raise VerifyError(f"{kernels.name}: kernel {number} reads {kernels.buffers[view.buffer].name} too early")
+                temporary = kernels.buffers[view.buffer].kind == "temp"
+                late = any(view.buffer in written for written in later[number + 1 :])
+                if temporary and late and view.buffer not in done and view.buffer not in later[number]:
+                    raise VerifyError(
+                        f"{kernels.name}: kernel {number} reads {kernels.buffers[view.buffer].name} too early"
+                    )
         done |= later[number]
 
 
@@ -181,7 +183,9 @@ def _check_tiled(tiled: Tiled, target: Target) -> None:
                 for instruction, _ in iteration:
                     for name, access in instruction.accesses():
                         if access.buffer not in names:
-                            raise VerifyError(f"{tiled.name}: {instruction.opcode} {name} names {access.buffer}, not declared")
+                            raise VerifyError(
+                                f"{tiled.name}: {instruction.opcode} {name} names {access.buffer}, not declared"
+                            )
 
 
 def _check_compiled(compiled: Compiled, target: Target) -> None:
@@ -197,7 +201,12 @@ PASSES: tuple[Pass, ...] = (
     Pass("decompose", lambda graph, target: decompose(graph), format_module, _check_module),
     Pass("drop_unused", lambda module, target: drop_unused(module), format_module, _check_module),
     Pass("split_reductions", lambda module, target: split_reductions(module), format_module, _check_module),
-    Pass("fuse", lambda module, target: fuse(module, target.sbuf_usable_bytes_per_partition * 9 // 10), format_kernels, _check_kernels),
+    Pass(
+        "fuse",
+        lambda module, target: fuse(module, target.sbuf_usable_bytes_per_partition * 9 // 10),
+        format_kernels,
+        _check_kernels,
+    ),
     Pass("tile", tile, _print_tiled, _check_tiled),
     Pass("allocate", allocate, _print_tiled, _unchecked),
     Pass("pipeline", lambda tiled, target: pipeline(tiled), _print_ordered, _unchecked),
@@ -236,8 +245,3 @@ def dump(graph: Graph, after: str, target: Target) -> str:
         if step.name == after:
             return step.text(value)
     raise AssertionError(after)
-
-
-def dtype_bytes(dtype: str) -> int:
-    """Bytes of a dtype in HBM."""
-    return DTYPE_BYTES[dtype]

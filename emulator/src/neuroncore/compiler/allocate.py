@@ -1,5 +1,8 @@
-"""SBUF and PSUM addresses. Tiles of one kernel never share a byte; kernels follow each other around the memory, so that a small
-kernel does not wait for its predecessor's tiles."""
+"""SBUF and PSUM addresses.
+
+Tiles of one kernel never share a byte; kernels follow each other around the memory, so that a small kernel does not
+wait for its predecessor's tiles.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,9 @@ def allocate(tiled: Tiled, target: Target) -> Tiled:
         for memory in ("SBUF", "PSUM"):
             need = sum(_aligned(t.free_bytes, alignment[memory]) for t in tiles if t.memory == memory)
             if need > capacity[memory]:
-                block = tiled.blocks[number]
                 raise CapacityError(
-                    f"{tiled.name}, kernel {number}: its tiles need {need} B of each {memory} partition, {target.name} has "
-                    f"{capacity[memory]} ({type(block).__name__}). Please report this graph."
+                    f"{tiled.name}, kernel {number}: its tiles need {need} B of each {memory} partition, "
+                    f"{target.name} has {capacity[memory]}. Please report this graph."
                 )
             if position[memory] + need > capacity[memory]:
                 position[memory] = 0

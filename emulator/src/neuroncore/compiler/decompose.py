@@ -1,10 +1,12 @@
 """ATen ops written in primitives. One small function per op family; the file is the list of what can be lowered.
 
-Rules (reference/hw/compile_rules.md section 2): division is reciprocal and multiply; softmax and norms are reductions and maps with
-fp32 intermediates; a matrix product contracts views, whatever their strides. Intermediates inside one ATen op are fp32, results
-have the dtype the graph says, so that every op rounds where PyTorch rounds.
+Rules (reference/hw/compile_rules.md section 2): division is reciprocal and multiply; softmax and norms are reductions
+and maps with
+fp32 intermediates; a matrix product contracts views, whatever their strides. Intermediates inside one ATen op are
+fp32, results have the dtype the graph says, so that every op rounds where PyTorch rounds.
 """
 
+# ruff: noqa: PLR0917  (arguments as in the ATen schemas)
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,8 +15,8 @@ from typing import Any
 
 from neuroncore.compiler.ir import Module, Operand
 from neuroncore.compiler.lowering import Builder, NotLowered, broadcast, lowering, view_op
-from neuroncore.compiler.views import View, contiguous
-from neuroncore.graph import DTYPE_BYTES, Graph, TensorSpec
+from neuroncore.compiler.views import View
+from neuroncore.graph import Graph, TensorSpec
 
 __all__ = ["decompose"]
 
@@ -30,7 +32,7 @@ def decompose(graph: Graph) -> Module:
     return Builder(graph).run()
 
 
-# -- views: free -------------------------------------------------------------------------------------------------------------
+# -- views: free ---------------------------------------------------------------------------------------------
 
 
 @view_op("view", "_unsafe_view", "reshape", "_reshape_alias", "unflatten")
@@ -115,7 +117,7 @@ def _alias(b: Builder, x: Any, *_: Any) -> View:
     return _tensor(b, x)
 
 
-# -- elementwise -------------------------------------------------------------------------------------------------------------
+# -- elementwise ---------------------------------------------------------------------------------------------
 
 #: ATen name → primitive function of one operand.
 _UNARY = {
@@ -180,17 +182,20 @@ def _divide(b: Builder, x: Operand, y: Operand, dtype: str) -> View:
     return b.map("multiply", x, inverse, dtype=dtype) if x != 1.0 else b.map("copy", inverse, dtype=dtype)
 
 
-for _aten, _fn in {
-    "maximum": "max", "minimum": "min", "eq": "equal", "ne": "not_equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less",
-}.items():  # fmt: skip
+def _binary(fn: str) -> Any:
+    def lower(b: Builder, x: Any, y: Any) -> View:
+        return b.map(fn, b.arg(x), b.arg(y), dtype=b.spec().dtype)
 
-    def _compare(fn: str) -> Any:
-        def lower(b: Builder, x: Any, y: Any) -> View:
-            return b.map(fn, b.arg(x), b.arg(y), dtype=b.spec().dtype)
+    return lower
 
-        return lower
 
-    lowering(_aten)(_compare(_fn))
+#: ATen name → primitive function of two operands.
+_BINARY = {
+    "maximum": "max", "minimum": "min", "eq": "equal", "ne": "not_equal", "ge": "greater_equal", "gt": "greater",
+    "le": "less_equal", "lt": "less",
+}  # fmt: skip
+for _aten, _fn in _BINARY.items():
+    lowering(_aten)(_binary(_fn))
 
 
 @lowering("logical_and", "logical_or", "logical_xor")
@@ -243,10 +248,12 @@ def _clamp(b: Builder, x: Any, low: Any = None, high: Any = None, **bounds: Any)
     for fn, bound in (("max", low), ("min", high)):
         if bound is not None:
             result = b.map(fn, result, b.arg(bound), dtype=b.spec().dtype)
-    return result if isinstance(result, View) and bounds_given(low, high) else b.map("copy", result, dtype=b.spec().dtype)
+    return (
+        result if isinstance(result, View) and _bounds_given(low, high) else b.map("copy", result, dtype=b.spec().dtype)
+    )
 
 
-def bounds_given(low: Any, high: Any) -> bool:
+def _bounds_given(low: Any, high: Any) -> bool:
     """True when a clamp has at least one bound."""
     return low is not None or high is not None
 
@@ -295,7 +302,7 @@ def _isnan(b: Builder, x: Any) -> View:
     return b.map("not_equal", _tensor(b, x), _tensor(b, x), dtype="bool")
 
 
-# -- creation and copies -------------------------------------------------------------------------------------------------------
+# -- creation and copies -------------------------------------------------------------------------------------
 
 
 @lowering("full", "full_like", "new_full", "scalar_tensor")
@@ -416,7 +423,7 @@ def _index_select(b: Builder, x: Any, dim: int, index: Any) -> View:
     return b.gather(view, _tensor(b, index), b.spec().dtype)
 
 
-# -- reductions ----------------------------------------------------------------------------------------------------------------
+# -- reductions ----------------------------------------------------------------------------------------------
 
 
 def _axes(view: View, dim: Any) -> tuple[int, ...]:
@@ -460,7 +467,9 @@ def _any(b: Builder, x: Any, dim: Any = None, keepdim: bool = False) -> View:
 
 
 @lowering("var", "var_mean", "std")
-def _var(b: Builder, x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, correction: Any = None) -> Any:
+def _var(
+    b: Builder, x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, correction: Any = None
+) -> Any:
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     view = _tensor(b, x)
@@ -491,7 +500,7 @@ def _norm(b: Builder, x: Any, order: Any = 2, dim: Any = None, keepdim: bool = F
     return b.map("sqrt", total, dtype=b.spec().dtype)
 
 
-# -- softmax, norms --------------------------------------------------------------------------------------------------------------
+# -- softmax, norms ------------------------------------------------------------------------------------------
 
 
 def _exponentials(b: Builder, view: View, axis: int) -> tuple[View, View, View]:
@@ -519,7 +528,7 @@ def _softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> View:
     if not view.shape:
         raise NotLowered("softmax of a scalar")
     view, back = _last(b, view, dim)
-    _, powers, total = _exponentials(b, view, -1)
+    powers, total = _exponentials(b, view, -1)[1:]
     return b.map("multiply", powers, b.map("reciprocal", total), dtype=b.spec().dtype).permute(back)
 
 
@@ -529,20 +538,22 @@ def _log_softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> Vi
     if not view.shape:
         raise NotLowered("log_softmax of a scalar")
     view, back = _last(b, view, dim)
-    shifted, _, total = _exponentials(b, view, -1)
+    shifted, _powers, total = _exponentials(b, view, -1)
     return b.map("subtract", shifted, b.map("log", total), dtype=b.spec().dtype).permute(back)
 
 
 @lowering("_softmax_backward_data")
 def _softmax_backward(b: Builder, grad: Any, output: Any, dim: int, *_: Any) -> View:
-    (g, back), (y, _) = _last(b, _tensor(b, grad), dim), _last(b, _tensor(b, output), dim)
+    g, back = _last(b, _tensor(b, grad), dim)
+    y = _last(b, _tensor(b, output), dim)[0]
     total = b.reduce("add", b.map("multiply", g, y), (-1,), keepdim=True)
     return b.map("multiply", b.map("subtract", g, total), y, dtype=b.spec().dtype).permute(back)
 
 
 @lowering("_log_softmax_backward_data")
 def _log_softmax_backward(b: Builder, grad: Any, output: Any, dim: int, *_: Any) -> View:
-    (g, back), (y, _) = _last(b, _tensor(b, grad), dim), _last(b, _tensor(b, output), dim)
+    g, back = _last(b, _tensor(b, grad), dim)
+    y = _last(b, _tensor(b, output), dim)[0]
     total = b.reduce("add", g, (-1,), keepdim=True)
     return b.map("subtract", g, b.map("multiply", b.map("exp", y), total), dtype=b.spec().dtype).permute(back)
 
@@ -569,7 +580,9 @@ def _rms_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any = None,
 
 
 @lowering("_fused_rms_norm_backward")
-def _rms_norm_backward(b: Builder, grad: Any, x: Any, normalized: Sequence[int], rstd: Any, weight: Any, mask: Sequence[bool]) -> Any:
+def _rms_norm_backward(
+    b: Builder, grad: Any, x: Any, normalized: Sequence[int], rstd: Any, weight: Any, mask: Sequence[bool]
+) -> Any:
     g, view, r = _tensor(b, grad), _tensor(b, x), _tensor(b, rstd)
     axes = _norm_axes(view, normalized)
     count = prod(view.shape[a] for a in axes)
@@ -613,7 +626,15 @@ def _layer_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any, bias
 
 @lowering("native_layer_norm_backward")
 def _layer_norm_backward(
-    b: Builder, grad: Any, x: Any, normalized: Sequence[int], mean: Any, rstd: Any, weight: Any, bias: Any, mask: Sequence[bool]
+    b: Builder,
+    grad: Any,
+    x: Any,
+    normalized: Sequence[int],
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    bias: Any,
+    mask: Sequence[bool],
 ) -> Any:
     g, view, m, r = _tensor(b, grad), _tensor(b, x), _tensor(b, mean), _tensor(b, rstd)
     axes = _norm_axes(view, normalized)
@@ -635,7 +656,7 @@ def _layer_norm_backward(
     return results
 
 
-# -- gradients of activations -----------------------------------------------------------------------------------------------------
+# -- gradients of activations --------------------------------------------------------------------------------
 
 
 @lowering("sigmoid_backward")
@@ -684,7 +705,7 @@ def _gelu_backward(b: Builder, grad: Any, x: Any, approximate: str = "none") -> 
     return b.map("multiply", _tensor(b, grad), slope, dtype=b.spec().dtype)
 
 
-# -- matrix products ----------------------------------------------------------------------------------------------------------------
+# -- matrix products -----------------------------------------------------------------------------------------
 
 
 def _product(b: Builder, x: View, y: View, dtype: str) -> View:
@@ -757,7 +778,7 @@ def _matmul(b: Builder, x: Any, y: Any) -> View:
     if not left.shape or not right.shape:
         raise NotLowered("matmul of a scalar")
     if len(left.shape) == 1 and len(right.shape) == 1:
-        return _dot(b, x, y)
+        return b.reduce("add", b.map("multiply", left, right), (0,), keepdim=False, dtype=dtype)
     left = left.unsqueeze(0) if len(left.shape) == 1 else left
     right = right.unsqueeze(1) if len(right.shape) == 1 else right
     if len(right.shape) == 2:
@@ -769,7 +790,7 @@ def _matmul(b: Builder, x: Any, y: Any) -> View:
     return b.reshape(_product(b, a, c, dtype), b.spec().shape)
 
 
-# -- lists and optimizers ---------------------------------------------------------------------------------------------------------
+# -- lists and optimizers ------------------------------------------------------------------------------------
 
 
 def _foreach(fn: str) -> Any:
@@ -796,13 +817,3 @@ def _tensor(b: Builder, value: Any) -> View:
     if isinstance(operand, float):
         raise NotLowered("a number where a tensor is expected")
     return operand
-
-
-def dense_bytes(shape: tuple[int, ...], dtype: str) -> int:
-    """Bytes of a dense tensor."""
-    return prod(shape) * DTYPE_BYTES[dtype]
-
-
-def dense_view(buffer: int, shape: tuple[int, ...]) -> View:
-    """A row-major view of a whole buffer."""
-    return View(buffer, shape, contiguous(shape))

@@ -1,9 +1,11 @@
 """Grouping primitives into kernels: one kernel reads each operand once and keeps everything between in SBUF.
 
-A `rows` kernel sees all its values as R x C matrices: full values, one value per row (the result of a reduction over the row), one
-value per column (a weight), or a single one. Elementwise maps and reductions over rows of the same matrix join, as long as what is
-live at once fits a partition of SBUF. A `product` kernel is a matrix product with the maps that consume it tile by tile.
-Results no other kernel reads never reach HBM.
+A `rows` kernel sees all its values as R x C matrices: full values, one value per row (the result of a reduction over
+the row), one
+value per column (a weight), or a single one. Elementwise maps and reductions over rows of the same matrix join, as
+long as what is
+live at once fits a partition of SBUF. A `product` kernel is a matrix product with the maps that consume it tile by
+tile. Results no other kernel reads never reach HBM.
 """
 
 from __future__ import annotations
@@ -32,7 +34,18 @@ from neuroncore.graph import DTYPE_BYTES
 #: Elements from which on a transposition goes through TensorE instead of a DMA of single elements.
 _LARGE = 4096
 
-__all__ = ["Kernel", "Kernels", "Layout", "drop_unused", "format_kernels", "fuse", "layout_of", "split_reductions", "tile_bytes", "turn_axes"]
+__all__ = [
+    "Kernel",
+    "Kernels",
+    "Layout",
+    "drop_unused",
+    "format_kernels",
+    "fuse",
+    "layout_of",
+    "split_reductions",
+    "tile_bytes",
+    "turn_axes",
+]
 
 
 @dataclass(frozen=True)
@@ -147,7 +160,7 @@ def _parts(rows: int, cols: int) -> int:
     return max(d for d in range(1, 128 // rows + 1) if cols % d == 0)
 
 
-# -- grouping ------------------------------------------------------------------------------------------------------------------
+# -- grouping ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -166,6 +179,7 @@ def fuse(module: Module, sbuf_bytes: int) -> Kernels:
     """Group the primitives of a module.
 
     Args:
+        module: what to group.
         sbuf_bytes: bytes of one SBUF partition that tiles may use.
     """
     groups: list[_Group] = []
@@ -177,7 +191,12 @@ def fuse(module: Module, sbuf_bytes: int) -> Kernels:
             + [max(last_write.get(w.buffer, -1), last_read.get(w.buffer, -1)) for w in writes(prim)]
         )
         chosen = next(
-            (i for i in range(max(earliest, 0), len(groups)) if _try_join(module, groups[i], prim, sbuf_bytes, i > earliest)), None
+            (
+                i
+                for i in range(max(earliest, 0), len(groups))
+                if _try_join(module, groups[i], prim, sbuf_bytes, i > earliest)
+            ),
+            None,
         )
         if chosen is None:
             chosen = len(groups)
@@ -191,7 +210,9 @@ def fuse(module: Module, sbuf_bytes: int) -> Kernels:
     kept = {i for i, b in enumerate(module.buffers) if b.kind != "temp"}
     for number, kernel in enumerate(kernels):
         for other in kernels[:number] + kernels[number + 1 :]:
-            kept.update({v.buffer for p in kernel.prims for v in reads(p)} & {w.buffer for p in other.prims for w in writes(p)})
+            kept.update(
+                {v.buffer for p in kernel.prims for v in reads(p)} & {w.buffer for p in other.prims for w in writes(p)}
+            )
     return Kernels(module.name, module.buffers, tuple(kernels), frozenset(kept))
 
 
@@ -214,7 +235,7 @@ def _start(module: Module, prim: Prim) -> _Group:
 
 
 def _choose_split(group: _Group, prim: Map) -> None:
-    """A map with broadcast operands fixes the matrix: as few column axes as make every operand by row, by column or full."""
+    """A map with broadcast operands fixes the matrix: as few column axes as make all by row, by column or full."""
     shape = prim.out.shape
     views = [v for v in prim.ins if isinstance(v, View)]
     sizes, strides = collapse(shape, tuple(v.strides for v in (*views, prim.out)))
@@ -279,7 +300,7 @@ def _try_join(module: Module, group: _Group, prim: Prim, sbuf_bytes: int, indepe
 
 
 def _aligned(group: _Group, trial: _Group, prim: Prim, *, row_result: bool) -> bool:
-    """Whether every value the kernel itself produced is read where it was produced, and nothing is overwritten early."""
+    """Whether what the kernel produced is read where it was produced, and nothing is overwritten early."""
     in_rows = row_result and isinstance(prim, Map)
     for view in reads(prim):
         if view.buffer not in group.written:
@@ -412,7 +433,7 @@ def _simplify(module: Module, kernel: Kernel) -> list[Kernel]:
 
 
 def turn_axes(source: View, out: View) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int, int] | None:
-    """(sizes, source strides, result strides, axis contiguous in the source, axis contiguous in the result) of a transposition."""
+    """Sizes, source and result strides, and the axes contiguous in the source and in the result of a transposition."""
     sizes, (src, dst) = collapse(out.shape, (source.strides, out.strides))
     along = [i for i, s in enumerate(src) if s == 1 and sizes[i] >= 8]
     across = [i for i, s in enumerate(dst) if s == 1 and sizes[i] >= 8]
@@ -432,8 +453,3 @@ def format_kernels(kernels: Kernels) -> str:
         lines.append(f"  kernel {number}: {kernel.kind}{size}")
         lines += [f"    {format_prim(prim)}" for prim in kernel.prims]
     return "\n".join(lines) + "\n"
-
-
-def dense(buffer: int, shape: tuple[int, ...]) -> View:
-    """A row-major view of a whole buffer."""
-    return View(buffer, shape, contiguous(shape))

@@ -27,7 +27,7 @@ class Piece:
 
 
 def runs(dims: Dims, start: int, count: int) -> Iterator[tuple[int, int, int, Dims]]:
-    """Indices start .. start+count of a row-major index space as (first, count, offset, (stride, size) pattern) blocks."""
+    """Indices start .. start+count of a row-major space as (first, count, offset, (stride, size) pattern) blocks."""
     if not dims:
         yield start, 1, 0, ((1, 1),)
         return

@@ -150,7 +150,9 @@ def format_prim(prim: Prim) -> str:
         return f"{format_view(prim.out)} = {prim.fn}({', '.join(map(format_view, prim.ins))})  # {prim.op}"
     if isinstance(prim, Reduce):
         scale = "" if prim.scale == 1.0 else f" * {prim.scale!r}"
-        return f"{format_view(prim.out)} = reduce_{prim.fn}({format_view(prim.src)}, axes={prim.axes}){scale}  # {prim.op}"
+        return (
+            f"{format_view(prim.out)} = reduce_{prim.fn}({format_view(prim.src)}, axes={prim.axes}){scale}  # {prim.op}"
+        )
     if isinstance(prim, Contract):
         return f"{format_view(prim.out)} = contract({format_view(prim.a)}, {format_view(prim.b)})  # {prim.op}"
     if isinstance(prim, Move):

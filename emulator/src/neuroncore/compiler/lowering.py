@@ -12,7 +12,20 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from neuroncore.compiler.ir import Buffer, Contract, Estimate, Gather, Map, Module, Move, Operand, Prim, Reduce, reads, writes
+from neuroncore.compiler.ir import (
+    Buffer,
+    Contract,
+    Estimate,
+    Gather,
+    Map,
+    Module,
+    Move,
+    Operand,
+    Prim,
+    Reduce,
+    reads,
+    writes,
+)
 from neuroncore.compiler.views import View, contiguous
 from neuroncore.errors import UnsupportedOpError, VerifyError
 from neuroncore.graph import DTYPE_BYTES, Graph, Node, TensorSpec, Value
@@ -82,7 +95,9 @@ class Builder:
             # The tensor's own storage begins at its first element: equal layouts at other offsets share an executable.
             view = View(0, spec.shape, spec.strides or contiguous(spec.shape))
             if view.elements and any(s < 0 for s in view.strides):
-                raise UnsupportedOpError(f"{graph.name}: input {index} has negative strides {view.strides}; make it contiguous")
+                raise UnsupportedOpError(
+                    f"{graph.name}: input {index} has negative strides {view.strides}; make it contiguous"
+                )
             self.env[Value(-1, index)] = self._buffer(f"in{index}", "input", spec.dtype, view, index)
 
     # -- tensors -------------------------------------------------------------------------------------------------------
@@ -90,8 +105,9 @@ class Builder:
     def _buffer(self, name: str, kind: str, dtype: str, view: View, position: int = -1) -> View:
         if dtype in UNSUPPORTED_DTYPES:
             raise UnsupportedOpError(
-                f"{self.node.target or self.graph.name}{self._where()}: dtype {dtype} of {name} is not supported by NeuronCores;"
-                f" supported: {', '.join(d for d in DTYPE_BYTES if d not in UNSUPPORTED_DTYPES)}. Use real and imaginary parts."
+                f"{self.node.target or self.graph.name}{self._where()}: dtype {dtype} of {name} is not supported by "
+                f"NeuronCores; supported: {', '.join(d for d in DTYPE_BYTES if d not in UNSUPPORTED_DTYPES)}. "
+                f"Use real and imaginary parts."
             )
         view = replace(view, buffer=len(self.buffers))
         self.buffers.append(Buffer(name, kind, dtype, view.extent, position))
@@ -101,7 +117,7 @@ class Builder:
         return f" at {self.node.source}" if self.node.source else ""
 
     def dtype(self, view: View) -> str:
-        """dtype of the buffer a view looks at."""
+        """Dtype of the buffer a view looks at."""
         return self.buffers[view.buffer].dtype
 
     def spec(self, output: int = 0) -> TensorSpec:
@@ -143,7 +159,7 @@ class Builder:
         self.prims.append(Map(fn, operands, out, self.node.target, self.node.source))
 
     def _straight(self, view: View, out: View) -> View:
-        """A large operand that lies across the result is turned first: a DMA of single elements would take far longer."""
+        """A large operand that lies across the result is turned first: moving single elements takes far longer."""
         if not _across(view, out.strides):
             return view
         turned = self._buffer(f"t{len(self.buffers)}", "temp", self.dtype(view), View(0, out.shape, out.strides))
@@ -163,7 +179,9 @@ class Builder:
             # Leading and trailing axes with others between: the trailing ones first, along memory.
             trailing = [a for a in chosen if a > max(kept)]
             inner = self.reduce(fn, src, trailing, keepdim=True)
-            return self.reduce(fn, inner, [a for a in chosen if a < max(kept)] + trailing, keepdim=keepdim, dtype=dtype, scale=scale)
+            return self.reduce(
+                fn, inner, [a for a in chosen if a < max(kept)] + trailing, keepdim=keepdim, dtype=dtype, scale=scale
+            )
         order = src.permute((*kept, *chosen))
         if fn != "add" and _across(order, contiguous(order.shape)):
             src = self.copy(order).permute(tuple(sorted(range(rank), key=(*kept, *chosen).__getitem__)))
@@ -204,7 +222,9 @@ class Builder:
 
     def copy(self, view: View, dtype: str | None = None) -> View:
         """A contiguous copy."""
-        out = self._buffer(f"t{len(self.buffers)}", "temp", dtype or self.dtype(view), View(0, view.shape, contiguous(view.shape)))
+        out = self._buffer(
+            f"t{len(self.buffers)}", "temp", dtype or self.dtype(view), View(0, view.shape, contiguous(view.shape))
+        )
         self.write("copy", (view,), out)
         return out
 
@@ -255,10 +275,15 @@ class Builder:
     def _mutate(self, target: Value, view: View) -> None:
         old = self.env[target]
         for value, seen in self.env.items():
-            if value != target and seen.buffer == old.buffer and self.buffers[old.buffer].kind != "input" and seen != old:
+            if (
+                value != target
+                and seen.buffer == old.buffer
+                and self.buffers[old.buffer].kind != "input"
+                and seen != old
+            ):
                 raise UnsupportedOpError(
-                    f"{self.node.target}{self._where()}: in-place write to a tensor that is also seen through another view in "
-                    f"the same graph; functionalize the graph first"
+                    f"{self.node.target}{self._where()}: in-place write to a tensor that is also seen through another "
+                    f"view in the same graph; functionalize the graph first"
                 )
         aliases = [value for value, seen in self.env.items() if seen == old]
         for value in aliases:
@@ -285,7 +310,9 @@ class Builder:
             if view == where:
                 continue
             if view.shape != where.shape:
-                raise VerifyError(f"{self.graph.name}: value of shape {view.shape} written to input {index} {where.shape}")
+                raise VerifyError(
+                    f"{self.graph.name}: value of shape {view.shape} written to input {index} {where.shape}"
+                )
             if self._renameable(view, where):
                 self._rename(view.buffer, where.buffer)
             else:
@@ -309,7 +336,9 @@ class Builder:
 
     def _copy_out(self, view: View, out: View) -> None:
         last = next((p for p in reversed(self.prims) for w in writes(p) if w.buffer == view.buffer), None)
-        self.prims.append(Map("copy", (view,), out, last.op if last else "aten.copy_.default", last.source if last else ""))
+        self.prims.append(
+            Map("copy", (view,), out, last.op if last else "aten.copy_.default", last.source if last else "")
+        )
 
     def _input_view(self, index: int) -> View:
         spec = self.graph.inputs[index]
@@ -331,7 +360,12 @@ class Builder:
         if not isinstance(self.prims[first], Map):
             return False
         later = [v for p in self.prims[first:] for v in reads(p) if v.buffer == where.buffer]
-        other = [w for i, p in enumerate(self.prims) for w in writes(p) if w.buffer in (view.buffer, where.buffer) and i != first]
+        other = [
+            w
+            for i, p in enumerate(self.prims)
+            for w in writes(p)
+            if w.buffer in (view.buffer, where.buffer) and i != first
+        ]
         after = [v for p in self.prims[first + 1 :] for v in reads(p) if v.buffer == where.buffer]
         return not other and not after and all(_same_layout(v, where) for v in later)
 
@@ -411,7 +445,10 @@ def _permuted_dense(spec: TensorSpec) -> bool:
     if not spec.strides:
         return False
     order = sorted(range(len(spec.shape)), key=lambda i: -spec.strides[i])
-    return _same_layout(View(0, spec.shape, spec.strides).permute(tuple(order)), _layout(TensorSpec(tuple(spec.shape[i] for i in order), spec.dtype)))
+    return _same_layout(
+        View(0, spec.shape, spec.strides).permute(tuple(order)),
+        _layout(TensorSpec(tuple(spec.shape[i] for i in order), spec.dtype)),
+    )
 
 
 def _same_layout(a: View, b: View) -> bool:

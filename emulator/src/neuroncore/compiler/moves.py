@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -46,11 +45,13 @@ def tile_move(tiler: Tiler, kernel: Kernel) -> None:
                             "dma_copy",
                             engine="Sync",
                             dst=target.access(
-                                rows, tuple((dst[i], sizes[i]) for i in free) or ((1, 1),), offset=base_dst + start * dst[axis],
+                                rows, tuple((dst[i], sizes[i]) for i in free) or ((1, 1),),
+                                offset=base_dst + start * dst[axis],
                                 partition_stride=dst[axis],
                             ),
                             src=source.access(
-                                rows, tuple((src[i], sizes[i]) for i in free) or ((1, 1),), offset=base_src + start * src[axis],
+                                rows, tuple((src[i], sizes[i]) for i in free) or ((1, 1),),
+                                offset=base_src + start * src[axis],
                                 partition_stride=src[axis],
                             ),
                         )  # fmt: skip
@@ -119,7 +120,10 @@ def tile_gather(tiler: Tiler, kernel: Kernel) -> None:
                     engine="GpSimd",
                     dst=data.access((0, parts), ((1, columns),)),
                     src=table.access(
-                        parts, ((1, columns),), offset=prim.table.offset + column, partition_stride=prim.table.strides[0] or 1
+                        parts,
+                        ((1, columns),),
+                        offset=prim.table.offset + column,
+                        partition_stride=prim.table.strides[0] or 1,
                     ),
                     index=places.access((0, parts), ((1, 1),)),
                 )
@@ -169,14 +173,16 @@ def tile_fold(tiler: Tiler, kernel: Kernel) -> None:
                 if compute != dtype:
                     cast = tiler.sbuf(f"{prefix}_c_{step % 2}", _PARTITIONS, width, compute)
                     tiler.emit(
-                        "tensor_copy", dst=cast.access((0, parts), ((1, columns),)), data=data.access((0, parts), ((1, columns),)),
+                        "tensor_copy", dst=cast.access((0, parts), ((1, columns),)),
+                        data=data.access((0, parts), ((1, columns),)),
                         engine="Vector",
                     )  # fmt: skip
                     data = cast
                 for first in range(0, columns, 512):
                     n = min(512, columns - first)
                     tiler.emit(
-                        "nc_matmul", dst=total.access((0, 1), ((1, n),), offset=first), stationary=ones.access((0, parts)),
+                        "nc_matmul", dst=total.access((0, 1), ((1, n),), offset=first),
+                        stationary=ones.access((0, parts)),
                         moving=data.access((0, parts), ((1, n),), offset=first), accumulate=start > 0,
                     )  # fmt: skip
                 step += 1
@@ -185,7 +191,9 @@ def tile_fold(tiler: Tiler, kernel: Kernel) -> None:
                 result = tiler.sbuf(f"{prefix}_out_{block % 2}", 1, width, result_dtype)
                 dst, evicted = result.access((0, 1), ((1, columns),)), total.access((0, 1), ((1, columns),))
                 if prim.scale != 1.0:
-                    tiler.emit("tensor_scalar", dst=dst, data=evicted, op0="multiply", operand0=prim.scale, engine="Vector")
+                    tiler.emit(
+                        "tensor_scalar", dst=dst, data=evicted, op0="multiply", operand0=prim.scale, engine="Vector"
+                    )
                 else:
                     tiler.emit("tensor_copy", dst=dst, data=evicted, engine="Vector")
                 for piece in pieces(out, 0, 1, column, columns):
@@ -197,11 +205,11 @@ def tile_fold(tiler: Tiler, kernel: Kernel) -> None:
                     )
 
 
-# -- estimates -----------------------------------------------------------------------------------------------------------------
+# -- estimates -----------------------------------------------------------------------------------------------
 
 
 def estimate_ns(target: Target, total_bytes: int, flops: int, dtype: str) -> int:
-    """Bandwidth-bound time: bytes at the DMA rate, or flops at TensorE's peak if longer, plus one load and one store latency."""
+    """Bytes at the DMA rate, or flops at TensorE's peak if longer, plus the latencies of one load and one store."""
     fixed = 2 * (target.dma_trigger_ns + target.dge_fixed_ns + target.dma_start_ns + target.dma_done_ns)
     moving = total_bytes / target.dma_bytes_per_second * 1e9
     computing = flops / target.peak_flops_per_second(dtype) * 1e9
@@ -229,8 +237,3 @@ def tile_estimate(tiler: Tiler, kernel: Kernel, reason: str) -> Estimated:
     return Estimated(
         first.op, reason, estimate_ns(tiler.target, read + written, flops, dtype), read, written, flops, first.source
     )
-
-
-def unscaled(prim: Reduce) -> Reduce:
-    """A reduction without its factor."""
-    return replace(prim, scale=1.0)

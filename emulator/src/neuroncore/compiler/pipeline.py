@@ -1,8 +1,9 @@
 """The order of instructions: iterations of a kernel overlap like the stages of a pipeline.
 
-Engines are in order, so an instruction that waits for another engine blocks everything behind it. Each instruction gets a stage: one
-more than what it waits for on another engine. Stage s of iteration i is issued with stage s-1 of iteration i+1, so by then its
-input is there. DMA loads need no such help: Sync, which triggers them, has nothing else to do.
+Engines are in order, so an instruction that waits for another engine blocks everything behind it. Each instruction
+gets a stage: one
+more than what it waits for on another engine. Stage s of iteration i is issued with stage s-1 of iteration i+1, so by
+then its input is there. DMA loads need no such help: Sync, which triggers them, has nothing else to do.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from neuroncore.compiler.tile import Block, Estimated, Tiled
 from neuroncore.errors import VerifyError
-from neuroncore.isa import INSTRUCTIONS, Access, Instruction, Tensor
+from neuroncore.isa import INSTRUCTIONS, Access, Instruction
 
 __all__ = ["Ordered", "pipeline"]
 
@@ -128,8 +129,3 @@ def _same_values(naive: Sequence[Instruction], ordered: Sequence[Instruction], t
                 return False
             current[buffer] = epoch
     return True
-
-
-def hbm_names(tensors: Sequence[Tensor]) -> set[str]:
-    """Names of HBM tensors."""
-    return {t.name for t in tensors}

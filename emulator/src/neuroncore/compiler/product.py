@@ -1,10 +1,12 @@
 """Tiling matrix products: a block of columns of B stays in SBUF, rows of A stream past it, PSUM accumulates over K.
 
-TensorE contracts over the partitions, so both operands need K there. An operand whose K axis is contiguous in HBM is loaded
-along it (long rows, full DMA speed) and turned by TensorE 128 x 128 at a time; one whose other axis is contiguous is loaded
-as it is (reference/hw/compile_rules.md section 3).
+TensorE contracts over the partitions, so both operands need K there. An operand whose K axis is contiguous in HBM is
+loaded
+along it (long rows, full DMA speed) and turned by TensorE 128 x 128 at a time; one whose other axis is contiguous is
+loaded as it is (reference/hw/compile_rules.md section 3).
 """
 
+# ruff: noqa: PLR0917  (a rectangle has four sides)
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -63,7 +65,9 @@ class _Product(StepEmitter):
         selection = select(tiler.kernels, kernel)
         key: Key = ("buffer", contract.out.buffer)
         if contract.out.buffer in tiler.kernels.kept:
-            selection = _with_result(selection, key, contract, chip_dtype(tiler.kernels.buffers[contract.out.buffer].dtype))
+            selection = _with_result(
+                selection, key, contract, chip_dtype(tiler.kernels.buffers[contract.out.buffer].dtype)
+            )
         super().__init__(tiler, selection)
         self.contract, self.kernel, self.accumulator = contract, kernel, key
         _, self.m, self.k = contract.a.shape
@@ -124,7 +128,9 @@ class _Product(StepEmitter):
         if key == self.accumulator:
             return self.tiler.psum(f"{self.prefix}_acc_{self.iteration % 2}", _PARTITIONS, self.width)
         if key == _RESULT:
-            return self.tiler.sbuf(f"{self.prefix}_out_{self.iteration % 2}", _PARTITIONS, self.width, self.selection.dtypes[key])
+            return self.tiler.sbuf(
+                f"{self.prefix}_out_{self.iteration % 2}", _PARTITIONS, self.width, self.selection.dtypes[key]
+            )
         columns = 1 if self.selection.by_row[key] else self.width
         dtype = self.selection.dtypes[key]
         if key in self.persistent and not self.selection.by_row[key]:
@@ -141,7 +147,8 @@ class _Product(StepEmitter):
 
     def run(self, batch: int) -> None:
         """All tiles of one matrix product."""
-        for self.column_start in range(0, self.n, self.width):
+        for column_start in range(0, self.n, self.width):
+            self.column_start = column_start
             self.columns = min(self.width, self.n - self.column_start)
             with self.tiler.iteration():
                 self.tiler.stage = 0
@@ -202,8 +209,7 @@ class _Product(StepEmitter):
         group, _ = divmod(k, _GROUP)
         if self.a.turned:
             count = min(_GROUP, self.k_tiles - group * _GROUP)
-            tile = self.tiler.sbuf(f"{self.prefix}_at{group}_{slot}", _PARTITIONS, count * _STATIONARY, self.dtype)
-            return tile
+            return self.tiler.sbuf(f"{self.prefix}_at{group}_{slot}", _PARTITIONS, count * _STATIONARY, self.dtype)
         return self.tiler.sbuf(f"{self.prefix}_at{k}_{slot}", _PARTITIONS, self.rows_at_once, self.dtype)
 
     def _stationary(self, k: int) -> tuple[Tile, int]:
@@ -218,7 +224,13 @@ class _Product(StepEmitter):
             if not self.b.turned:
                 for k in range(self.k_tiles):
                     self._dma(
-                        self._moving(k), layout, k * _PARTITIONS, self._depth(k), self.column_start, self.columns, contract.b.buffer
+                        self._moving(k),
+                        layout,
+                        k * _PARTITIONS,
+                        self._depth(k),
+                        self.column_start,
+                        self.columns,
+                        contract.b.buffer,
                     )
                 return
             for column in range(0, self.columns, _PARTITIONS):
@@ -256,7 +268,9 @@ class _Product(StepEmitter):
             )
         places = [place(k) for k in tiles]
         together = parts == _STATIONARY and all(self._depth(k) == _PARTITIONS for k in tiles)
-        adjacent = all(t.name == places[0][0].name and c == places[0][1] + i * _STATIONARY for i, (t, c) in enumerate(places))
+        adjacent = all(
+            t.name == places[0][0].name and c == places[0][1] + i * _STATIONARY for i, (t, c) in enumerate(places)
+        )
         if together and adjacent:
             destination, column = places[0]
             width = len(tiles) * _STATIONARY
@@ -291,7 +305,15 @@ class _Product(StepEmitter):
             view = key[1]
             assert isinstance(view, View)
             if not self.selection.by_row[key]:
-                self._dma(self.tile(key), self._layout(key), 0, min(self.m, _PARTITIONS), self.column_start, self.columns, view.buffer)
+                self._dma(
+                    self.tile(key),
+                    self._layout(key),
+                    0,
+                    min(self.m, _PARTITIONS),
+                    self.column_start,
+                    self.columns,
+                    view.buffer,
+                )
 
     def _load_values(self, row: int) -> None:
         keys = dict.fromkeys(k for s in self.selection.steps for k in s.inputs() if k[0] == "load")
@@ -301,7 +323,9 @@ class _Product(StepEmitter):
             if self.selection.by_row[key]:
                 self._dma(self.tile(key), self._layout(key), row, self.parts, 0, 1, view.buffer)
             elif key not in self.persistent:
-                self._dma(self.tile(key), self._layout(key), row, self.parts, self.column_start, self.columns, view.buffer)
+                self._dma(
+                    self.tile(key), self._layout(key), row, self.parts, self.column_start, self.columns, view.buffer
+                )
 
     def _dma(self, tile: Tile, layout: Layout, row: int, rows: int, column: int, columns: int, buffer: int) -> None:
         tensor = self.tiler.tensor(buffer)
@@ -339,7 +363,7 @@ def _with_result(selection: Selection, key: Key, contract: Contract, dtype: str)
 def _operand(view: View) -> _Operand:
     """An operand given as [batch, other, K]: turned when K is its contiguous axis."""
     other, k = view.strides[1], view.strides[2]
-    turned = k == 1 and (other != 1 or view.shape[1] == 1) or (k != 1 and other != 1 and 0 < k < max(other, 1))
+    turned = (k == 1 and (other != 1 or view.shape[1] == 1)) or (k != 1 and other != 1 and 0 < k < max(other, 1))
     if view.shape[2] == 1 and other == 1:
         turned = False
     return _Operand(view if turned else view.permute((0, 2, 1)), turned)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING
 
 from neuroncore.compiler.fuse import Kernel, Layout, layout_of, tile_bytes
@@ -59,7 +57,7 @@ def tile_rows(tiler: Tiler, kernel: Kernel) -> None:
     _Rows(tiler, replace(kernel, rows=shape.rows, cols=shape.cols), shape).run()
 
 
-# -- shapes --------------------------------------------------------------------------------------------------------------------
+# -- shapes --------------------------------------------------------------------------------------------------
 
 
 def _row_shape(tiler: Tiler, kernel: Kernel) -> Shape:
@@ -127,7 +125,7 @@ def _divisors(n: int) -> list[int]:
 
 
 def _cost(tiler: Tiler, outside: list[View], kernel: Kernel, rows: int, cols: int) -> float:
-    """Nanoseconds of a kernel at a given matrix shape: the busiest of DMA and engines, plus one tile to fill the pipeline."""
+    """Nanoseconds at a given matrix shape: the busiest of DMA and engines, plus one tile to fill the pipeline."""
     target = tiler.target
     height = min(rows, target.partitions)
     tiles = -(-rows // target.partitions)
@@ -194,11 +192,13 @@ def _region(kernel: Kernel, start: int, rows: int, cols: int) -> Kernel:
     prims = []
     for prim in kernel.prims:
         assert isinstance(prim, Map)
-        prims.append(replace(prim, ins=tuple(cut(v) if isinstance(v, View) else v for v in prim.ins), out=cut(prim.out)))
+        prims.append(
+            replace(prim, ins=tuple(cut(v) if isinstance(v, View) else v for v in prim.ins), out=cut(prim.out))
+        )
     return replace(kernel, prims=tuple(prims))
 
 
-# -- tiles ---------------------------------------------------------------------------------------------------------------------
+# -- tiles ---------------------------------------------------------------------------------------------------
 
 
 class StepEmitter:
@@ -256,21 +256,30 @@ class StepEmitter:
                 emit(
                     "scalar_tensor_tensor", dst=dst, data=self.full(step.x, parts, width), op0=step.fn,
                     operand0=self.column(step.a if step.a is not None else 0.0, parts), reverse0=step.reverse,
-                    op1=step.fn1, operand1=self.full(step.b if step.b is not None else 0.0, parts, width), reverse1=step.reverse1,
+                    op1=step.fn1, operand1=self.full(step.b if step.b is not None else 0.0, parts, width),
+                    reverse1=step.reverse1,
                 )  # fmt: skip
                 self._busy("Vector", 2 * width)
             elif step.form == "tensor":
                 assert step.a is not None
-                integers = self.selection.dtypes[step.out] in _INTEGERS and step.fn in ("add", "subtract", "multiply", "max", "min")
+                integers = self.selection.dtypes[step.out] in _INTEGERS and step.fn in (
+                    "add",
+                    "subtract",
+                    "multiply",
+                    "max",
+                    "min",
+                )
                 engine = "GpSimd" if integers or step.fn == "power" else self._pair_engine(step, width)
                 emit(
-                    "tensor_tensor", dst=dst, data1=self.full(step.x, parts, width), data2=self.full(step.a, parts, width),
+                    "tensor_tensor", dst=dst, data1=self.full(step.x, parts, width),
+                    data2=self.full(step.a, parts, width),
                     op=step.fn, engine=engine,
                 )  # fmt: skip
             elif step.form == "choose":
                 assert step.a is not None and step.b is not None
                 emit(
-                    "select_reduce", dst=dst, predicate=self.full(step.x, parts, width), on_true=self.full(step.a, parts, width),
+                    "select_reduce", dst=dst, predicate=self.full(step.x, parts, width),
+                    on_true=self.full(step.a, parts, width),
                     on_false=self.column(step.b, parts), reverse_pred=step.reverse,
                 )  # fmt: skip
                 self._busy("Vector", 2 * width)
@@ -322,8 +331,8 @@ class StepEmitter:
         else:
             self._busy("Vector", width)
         self.tiler.emit(
-            "tensor_scalar", dst=dst, data=self.full(step.x, parts, width), op0=step.fn, operand0=self.column(step.a, parts),
-            reverse0=step.reverse, engine=engine, **extra,
+            "tensor_scalar", dst=dst, data=self.full(step.x, parts, width), op0=step.fn,
+            operand0=self.column(step.a, parts), reverse0=step.reverse, engine=engine, **extra,
         )  # fmt: skip
 
     def _reduce(self, step: Step, parts: int, columns: int) -> None:
@@ -333,7 +342,12 @@ class StepEmitter:
             # ScalarE sums what it copies; the copy goes to a tile nobody reads.
             junk = self.junk(columns)
             self.tiler.emit(
-                "activation", dst=junk.access((0, parts), ((1, columns),)), data=data, op="copy", reduce_res=dst, reduce_op="add"
+                "activation",
+                dst=junk.access((0, parts), ((1, columns),)),
+                data=data,
+                op="copy",
+                reduce_res=dst,
+                reduce_op="add",
             )
             return
         self.tiler.emit("tensor_reduce", dst=dst, data=data, op=step.fn, axes=1, negate=step.negate)
@@ -430,7 +444,12 @@ class _Rows(StepEmitter):
         for step in self.selection.steps:
             made[step.out] = made.get(step.out, 0) + 1
         for step in self.selection.steps:
-            if step.form == "fill" and self.selection.by_row[step.out] and made[step.out] == 1 and step.out[0] == "temp":
+            if (
+                step.form == "fill"
+                and self.selection.by_row[step.out]
+                and made[step.out] == 1
+                and step.out[0] == "temp"
+            ):
                 chosen.add(step.out)
         return chosen
 
@@ -543,10 +562,12 @@ class _Rows(StepEmitter):
             for key in self.persistent:
                 if key[0] == "load":
                     self._load(key, 0, self.height, 0, 1 if self.selection.by_row[key] else shape.cols)
-        for self.row_tile in range(self.row_tiles):
+        for row_tile in range(self.row_tiles):
+            self.row_tile = row_tile
             row = self.row_tile * self.height
             parts = min(self.height, shape.rows - row)
-            for self.chunk in range(self.chunks):
+            for chunk in range(self.chunks):
+                self.chunk = chunk
                 column = self.chunk * shape.width
                 columns = min(shape.width, shape.cols - column)
                 first, last = self.chunk == 0, self.chunk == self.chunks - 1
@@ -593,13 +614,19 @@ class _Rows(StepEmitter):
             key = step.total if step.total is not None else step.out if step.form == "reduce" else None
             if key is None:
                 continue
-            tile = self.tiler.sbuf(f"{self._name(key)}_part_{self.row_tile % self.depth}", self.height, self.chunks, "fp32")
+            tile = self.tiler.sbuf(
+                f"{self._name(key)}_part_{self.row_tile % self.depth}", self.height, self.chunks, "fp32"
+            )
             fn = "add" if step.total is not None else step.fn
             if step.negate:
                 fn = {"max": "min", "min": "max", "add": "add"}[fn]
             with self.tiler.builder.op(step.op, step.source):
                 self.tiler.emit(
-                    "tensor_reduce", dst=self.result(key, parts, 1), data=tile.access((0, parts), ((1, self.chunks),)), op=fn, axes=1
+                    "tensor_reduce",
+                    dst=self.result(key, parts, 1),
+                    data=tile.access((0, parts), ((1, self.chunks),)),
+                    op=fn,
+                    axes=1,
                 )
 
     def _loads(self, steps: list[Step], row: int, parts: int, column: int, columns: int, *, first: bool) -> None:
@@ -626,7 +653,9 @@ class _Rows(StepEmitter):
                 tensor.access(piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride),
             )
 
-    def _stores(self, steps: list[Step], row: int, parts: int, column: int, columns: int, *, rows_only: bool = False) -> None:
+    def _stores(
+        self, steps: list[Step], row: int, parts: int, column: int, columns: int, *, rows_only: bool = False
+    ) -> None:
         made = {k: s for s in steps for k in s.outputs()}
         for key, view in self.selection.stores:
             by_row = self.selection.by_row[key]
@@ -651,19 +680,3 @@ class _Rows(StepEmitter):
 def _padded(size: int) -> int:
     """Tiles start at multiples of four bytes."""
     return -(-size // 4) * 4
-
-
-def iterations(shape: Shape) -> int:
-    """Number of tiles of a shape."""
-    return -(-shape.rows // 128) * -(-shape.cols // shape.width)
-
-
-def elements_of(kernel: Kernel) -> int:
-    """Elements of a kernel's matrix."""
-    return prod((kernel.rows, kernel.cols))
-
-
-def stored(kernel: Kernel) -> Iterator[View]:
-    """The views a kernel writes."""
-    for prim in kernel.prims:
-        yield from writes(prim)

@@ -1,8 +1,9 @@
 """Instruction selection for rows kernels: primitives become steps, one per instruction, on named values.
 
-What pays (reference/hw/compile_rules.md section 7) is done here, greedily and in one walk: a factor and an addend fold into an
-activation's scale and bias, two scalar operators share a tensor_scalar, a scalar operator before a two-tile operator becomes a
-scalar_tensor_tensor, a sum folds into the activation that makes its input.
+What pays (reference/hw/compile_rules.md section 7) is done here, greedily and in one walk: a factor and an addend fold
+into an
+activation's scale and bias, two scalar operators share a tensor_scalar, a scalar operator before a two-tile operator
+becomes a scalar_tensor_tensor, a sum folds into the activation that makes its input.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _COMMUTATIVE = frozenset(
     {"add", "multiply", "max", "min", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"}
 )
 _SCALABLE = frozenset(
-    {"exp", "log", "sqrt", "rsqrt", "sigmoid", "tanh", "silu", "relu", "abs", "reciprocal", "erf", "sin", "sign", "square",
-     "softplus", "gelu", "gelu_apprx_tanh"}
+    {"exp", "log", "sqrt", "rsqrt", "sigmoid", "tanh", "silu", "relu", "abs", "reciprocal", "erf", "sin", "sign",
+     "square", "softplus", "gelu", "gelu_apprx_tanh"}
 )  # fmt: skip
 _POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "reciprocal": -1.0}
 _HALF = frozenset({"bf16", "fp16"})
@@ -33,7 +34,7 @@ _INTEGER_OPS = frozenset({"add", "subtract", "multiply", "max", "min"})
 
 
 def chip_dtype(dtype: str) -> str:
-    """dtype a value has on chip: 64-bit types are computed in 32 bits and stored back as 64 (as the real device does)."""
+    """Dtype a value has on chip: 64-bit types are computed in 32 bits and stored back as 64."""
     return {"int64": "int32", "fp64": "fp32"}.get(dtype, dtype)
 
 
@@ -41,8 +42,8 @@ def chip_dtype(dtype: str) -> str:
 class Step:
     """One instruction on values. Unused fields are None.
 
-    `form` is activation, scalar (tensor_scalar), pair (scalar_tensor_tensor), tensor (tensor_tensor), reduce, copy, fill,
-    choose (select_reduce) or merge (copy and tensor_copy_predicated).
+    `form` is activation, scalar (tensor_scalar), pair (scalar_tensor_tensor), tensor (tensor_tensor), reduce, copy,
+    fill, choose (select_reduce) or merge (copy and tensor_copy_predicated).
     """
 
     form: str
@@ -250,7 +251,9 @@ class _Selector:
             step = self._foldable(first, "scalar")
             if step is not None and not step.fn1 and not self._all_half(step, second, out) and step.x != second:
                 self._remove(step)
-                self._emit(replace(step, form="pair", out=out, fn1=fn, b=second, reverse1=swapped and fn not in _COMMUTATIVE))
+                self._emit(
+                    replace(step, form="pair", out=out, fn1=fn, b=second, reverse1=swapped and fn not in _COMMUTATIVE)
+                )
                 return
         self._emit(Step("tensor", out, x, fn, y))
 
@@ -304,7 +307,13 @@ class _Selector:
         target = out if prim.scale == 1.0 else self._temp("fp32", True)
         maker = self.made.get(x)
         step = self.steps[maker] if maker is not None else None
-        if prim.fn == "add" and step is not None and step.form == "activation" and step.total is None and maker is not None:
+        if (
+            prim.fn == "add"
+            and step is not None
+            and step.form == "activation"
+            and step.total is None
+            and maker is not None
+        ):
             self.steps[maker] = replace(step, total=target)
             self.made[target] = maker
             self.uses[x] -= 1

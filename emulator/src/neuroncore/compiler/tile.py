@@ -1,7 +1,7 @@
 """From kernels to instructions on tiles: every kernel becomes a list of iterations over named slots.
 
-The result still has tiles without addresses and instructions without semaphores. Slots named `<kernel>_<value>_<n>` are the double
-buffers: iteration i uses slot i modulo their number.
+The result still has tiles without addresses and instructions without semaphores. Slots named `<kernel>_<value>_<n>`
+are the double buffers: iteration i uses slot i modulo their number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INSTRUCTION_LIMIT = 60_000
 
 @dataclass(frozen=True)
 class Block:
-    """The instructions of one kernel: once before, then per iteration; each with its pipeline stage (-1: to be found)."""
+    """The instructions of one kernel: once before, then per iteration, each with its pipeline stage (-1: to find)."""
 
     kernel: str
     prologue: tuple[Instruction, ...]
@@ -83,7 +83,9 @@ class Tiler:
         for number, buffer in enumerate(self.kernels.buffers):
             if buffer.kind == "temp" and number not in self.kernels.kept:
                 continue
-            kind = {"input": "inout" if number in written else "input", "output": "output", "temp": "temporary"}[buffer.kind]
+            kind = {"input": "inout" if number in written else "input", "output": "output", "temp": "temporary"}[
+                buffer.kind
+            ]
             tensors[number] = self.builder.tensor(buffer.name, (buffer.elements,), buffer.dtype, kind)
         return tensors
 

@@ -1,8 +1,10 @@
 """Tiling transpositions: long rows in, TensorE turns 128 x 128 blocks, long rows out.
 
-Reading a column of a row-major matrix by DMA costs a descriptor per element; turning on chip keeps both transfers at full speed.
+Reading a column of a row-major matrix by DMA costs a descriptor per element; turning on chip keeps both transfers at
+full speed.
 """
 
+# ruff: noqa: PLR0917  (a rectangle has four sides)
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -10,7 +12,6 @@ from typing import TYPE_CHECKING
 from neuroncore.compiler.fuse import Kernel, turn_axes
 from neuroncore.compiler.ir import Map
 from neuroncore.compiler.views import View
-from neuroncore.graph import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from neuroncore.compiler.tile import Tiler
@@ -51,12 +52,13 @@ class _Turn:
                 for row in range(0, sizes[across], _BLOCK):
                     for column in range(0, sizes[along], _BLOCK):
                         self._block(
-                            base_src + row * src[across] + column, base_dst + row + column * dst[along], src[across], dst[along],
+                            base_src + row * src[across] + column, base_dst + row + column * dst[along],
+                            src[across], dst[along],
                             min(_BLOCK, sizes[across] - row), min(_BLOCK, sizes[along] - column),
                         )  # fmt: skip
 
     def _block(self, src: int, dst: int, src_stride: int, dst_stride: int, rows: int, cols: int) -> None:
-        """Turn rows x cols elements: element (r, c) lies at src + r*src_stride + c, and goes to dst + c*dst_stride + r."""
+        """Turn rows x cols: element (r, c) lies at src + r*src_stride + c and goes to dst + c*dst_stride + r."""
         tiler, slot = self.tiler, self.count % 2
         self.count += 1
         source, target = tiler.tensor(self.source.buffer), tiler.tensor(self.prim.out.buffer)
@@ -97,8 +99,3 @@ class _Turn:
 
 def _round(size: int) -> int:
     return -(-size // _SIDE) * _SIDE
-
-
-def bytes_of(dtype: str, elements: int) -> int:
-    """Bytes of some elements in HBM."""
-    return DTYPE_BYTES[dtype] * elements

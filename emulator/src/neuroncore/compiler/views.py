@@ -45,9 +45,7 @@ class View:
 
     def permute(self, order: tuple[int, ...]) -> View:
         """Axes in another order."""
-        return replace(
-            self, shape=tuple(self.shape[i] for i in order), strides=tuple(self.strides[i] for i in order)
-        )
+        return replace(self, shape=tuple(self.shape[i] for i in order), strides=tuple(self.strides[i] for i in order))
 
     def expand(self, shape: tuple[int, ...]) -> View:
         """Broadcast to `shape` by the usual rules (-1 keeps a size)."""
@@ -59,7 +57,9 @@ class View:
             if o not in (n, 1):
                 raise ValueError(f"cannot broadcast {self.shape} to {shape}")
         return replace(
-            self, shape=sizes, strides=tuple(s if o == n and n != 1 else 0 for o, n, s in zip(old, sizes, strides, strict=True))
+            self,
+            shape=sizes,
+            strides=tuple(s if o == n and n != 1 else 0 for o, n, s in zip(old, sizes, strides, strict=True)),
         )
 
     def unsqueeze(self, axis: int) -> View:
