@@ -337,6 +337,22 @@ def test_a_repeating_schedule_gives_a_directory_per_cycle(naive_rms_norm, tmp_pa
     assert steps == [{1}, {3}]
 
 
+def test_a_schedule_that_ends_while_warming_up_leaves_no_empty_directory(naive_rms_norm, tmp_path):
+    config = NeuronConfig(profile_output_dir=tmp_path, modes=["RUNTIME"])
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1],
+        schedule=schedule(wait=0, warmup=1, active=1),
+        experimental_config=config,
+        on_trace_ready=NeuronProfiler(config).export_trace,
+        acc_events=True,
+    ) as prof:
+        for _ in range(2):
+            naive_rms_norm()
+            torch.neuron.synchronize()
+            prof.step()
+    assert len(list(tmp_path.glob("i-*/*/"))) == 1
+
+
 def test_a_path_with_every_awkward_character_works(capture, naive_rms_norm, tmp_path):
     run = capture(naive_rms_norm, profile_output_dir=tmp_path / "lr=0.1; a:b #1 %20 ü")
     assert len([e for e in run.table("executions") if e["kind"] == "exec"]) == 6

@@ -102,8 +102,12 @@ class CaptureSession:
         _C.profiler.close_window()
         self._end_trackers()
 
-    def finish(self) -> None:
+    def finish(self, recorded_by_torch: Callable[[], bool] = lambda: True) -> None:
         """Fetch what torch recorded, write the session's files, and warn of what is missing.
+
+        Args:
+            recorded_by_torch: whether torch itself recorded anything. A schedule that ends while warming up starts and
+                stops torch's profiler back to back; that is no profile and leaves no directory.
 
         Raises:
             OSError: a file can't be written.
@@ -113,6 +117,9 @@ class CaptureSession:
         if self.capture is None:
             return
         launches = _files.Launches.of(self.capture)
+        if not len(launches.kind) and not len(self.capture["hosts"]["begin_ns"]) and not recorded_by_torch():
+            self._remove_directory()
+            return
         self.unfinished_executions = int((launches.is_execution & ~launches.finished).sum())
         self.dropped_events = {int(core): int(count) for core, count in self.capture["dropped"].items()}
         if self.settings is not None and self.directory is not None:
@@ -122,6 +129,9 @@ class CaptureSession:
     def abandon(self) -> None:
         """Undo `prepare` and `start` where torch failed to start its profiler."""
         self._end_trackers()
+        self._remove_directory()
+
+    def _remove_directory(self) -> None:
         if self.directory is not None:
             self.directory.rmdir()
             self.directory = None
