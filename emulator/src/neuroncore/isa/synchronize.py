@@ -10,6 +10,7 @@ to pass.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from neuroncore.isa.dtypes import DTYPE_BYTES
 from neuroncore.isa.instructions import INSTRUCTIONS
@@ -45,9 +46,16 @@ class _Records:
 
     def _lists(self, region: Region) -> list[dict[tuple[Region, str], int]]:
         first, last = region[0] // self._bucket, (region[1] - 1) // self._bucket
-        if last - first >= _WIDE:
-            return [self._wide, *self._buckets.values()]
-        return [self._wide, *(self._buckets[b] for b in range(first, last + 1) if b in self._buckets)]
+        buckets = self._buckets
+        found = [self._wide] if self._wide else []
+        if first == last:
+            if first in buckets:
+                found.append(buckets[first])
+        elif last - first >= _WIDE:
+            found.extend(buckets.values())
+        else:
+            found.extend(buckets[b] for b in range(first, last + 1) if b in buckets)
+        return found
 
     def overlapping(self, region: Region) -> list[tuple[str, int]]:
         """(stream, index) of the records that share an element with `region`."""
@@ -132,10 +140,15 @@ def _records(spaces: dict[str, _Records], space: str, buffer: Tensor | Tile) -> 
     return spaces[space]
 
 
+@cache
+def _roles(opcode: str) -> dict[str, str]:
+    """Role of each operand of an instruction."""
+    return {operand.name: operand.role for operand in INSTRUCTIONS[opcode].operands}
+
+
 def _touches(instruction: Instruction) -> tuple[list[Access], list[Access]]:
     """The accesses it reads and those it writes."""
-    spec = INSTRUCTIONS[instruction.opcode]
-    roles = {operand.name: operand.role for operand in spec.operands}
+    roles = _roles(instruction.opcode)
     reads, writes = [], []
     accumulate = instruction.get("accumulate") is not False
     for name, access in instruction.accesses():
@@ -150,7 +163,9 @@ def _touches(instruction: Instruction) -> tuple[list[Access], list[Access]]:
 def synchronize(program: Program) -> Program:
     """The program, loops unrolled, with the waits and signals its data dependences need; existing ones are replaced."""
     buffers = program.buffers
-    written = {a.buffer for i in program.instructions() for a in _touches(i)[1]}
+    instructions = list(program.instructions())
+    touches = [_touches(instruction) for instruction in instructions]
+    written = {access.buffer for _, writes in touches for access in writes}
     writers: dict[str, _Records] = {}
     readers: dict[str, _Records] = {}
     counts: dict[str, int] = {}
@@ -160,9 +175,8 @@ def synchronize(program: Program) -> Program:
     known: dict[str, dict[str, int]] = {}  # per engine: what its next instruction knows to be complete
     result: list[Instruction] = []
 
-    for instruction in program.instructions():
+    for instruction, (reads, writes) in zip(instructions, touches, strict=True):
         stream, engine = stream_of(instruction), instruction.engine
-        reads, writes = _touches(instruction)
         indexed = instruction.get(str(instruction.get("index_side"))) if instruction.get("index") is not None else None
         raw: dict[str, int] = {}
         other: dict[str, int] = {}
