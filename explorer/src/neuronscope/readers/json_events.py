@@ -29,6 +29,7 @@ from neuronscope.readers.salvage import EVENT_KEYS, extent, mend_event, mend_val
 __all__ = ["Columns", "Document", "Fault", "load", "parse"]
 
 _PIECE_BYTES = 8 << 20
+_INFLATE_BYTES = 4 << 20
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{\s*\"?(?:" + "|".join(EVENT_KEYS).encode() + rb")\"\s*:)")
 _SKIP = re.compile(rb"[\s,]*")
 _SPACE = re.compile(rb"\s*")
@@ -149,28 +150,47 @@ def load(path: Path, progress: Callable[[float], None] | None = None) -> tuple[b
     size = members = 0
     while raw[:2] == b"\x1f\x8b":
         inflate = zlib.decompressobj(31)
-        try:
-            for start in range(0, len(raw), 4 << 20):
-                parts.append(inflate.decompress(raw[start : start + (4 << 20)]))
-                size += len(parts[-1])
-                if progress:
-                    progress(start / len(raw))
-                if inflate.eof:
-                    break
-            members += 1
-        except zlib.error as error:
-            faults["damaged_gzip"] = Fault(1, size, str(error))
-            break
+        start = 0
+        while start < len(raw) and not inflate.eof:
+            before = inflate.copy()
+            piece = raw[start : start + _INFLATE_BYTES]
+            try:
+                parts.append(inflate.decompress(piece))
+            except zlib.error as error:
+                parts.append(_inflate_until_damage(before, piece))
+                faults["damaged_gzip"] = Fault(1, size + len(parts[-1]), str(error))
+                return b"".join(parts), faults
+            size += len(parts[-1])
+            start += len(piece)
+            if progress:
+                progress(start / len(raw))
+        members += 1
         if not inflate.eof:
             faults["truncated_gzip"] = Fault(1, size, "the compressed stream ends early")
-            break
-        consumed = start + (4 << 20)
-        raw = inflate.unused_data + raw[consumed:]
+            return b"".join(parts), faults
+        raw = inflate.unused_data + raw[start:]
     if members > 1:
         faults["gzip_members"] = Fault(members, 0, "several gzip members in one file")
-    if raw and not faults.keys() & {"damaged_gzip", "truncated_gzip"} and raw.strip(b"\0"):
+    if raw.strip(b"\0"):
         faults["gzip_trailer"] = Fault(len(raw), size, "bytes after the end of the gzip data")
     return b"".join(parts), faults
+
+
+def _inflate_until_damage(inflate: Any, piece: bytes) -> bytes:
+    """What a damaged piece gives before its first bad byte, found by halving."""
+    parts = []
+    while piece:
+        half = piece[: max(len(piece) // 2, 1)]
+        before = inflate.copy()
+        try:
+            parts.append(inflate.decompress(half))
+        except zlib.error:
+            if len(half) == 1:
+                break
+            inflate, piece = before, half
+            continue
+        piece = piece[len(half) :]
+    return b"".join(parts)
 
 
 def parse(data: bytes, where: str, progress: Callable[[float], None] | None = None) -> Document:

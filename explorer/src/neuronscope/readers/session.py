@@ -124,6 +124,7 @@ class _SessionReader:
         if ntrace is not None:
             self.join(trace, ntrace)
         trace.report[:0] = self.report
+        self.report = trace.report
         trace.bytes_read += self.bytes_read
         if self.session is not None:
             trace.format = "neuronscope session"
@@ -245,7 +246,6 @@ class _SessionReader:
         for path in sorted(self.directory.glob("*.ntff")):
             read = self.file(path.name)
             if read is None:
-                trace.report.append(self.report[-1])
                 continue
             for name, table in read.tables.items():
                 parts.setdefault(name, []).append(table)

@@ -114,9 +114,12 @@ class Profile:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:", config={"threads": 2})
         files = self._files()
+        globbing = any(char in str(self.path) for char in "[*?")  # DuckDB can't escape these and also allow the folder
         for name in table_names():
-            if name in files:
-                listed = ", ".join(_literal(_no_glob(str(file))) for file in files[name])
+            if name in files and globbing:
+                connection.register(name, self.table(name))
+            elif name in files:
+                listed = ", ".join(_literal(str(file)) for file in files[name])
                 connection.execute(f'CREATE VIEW "{name}" AS SELECT * FROM read_parquet([{listed}], union_by_name := true)')
             elif len(arrow_schema(name)):
                 connection.register(f"_{name}", arrow_schema(name).empty_table())
@@ -154,7 +157,3 @@ def result_from_json(values: Mapping[str, Any]) -> IngestResult:
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
-
-def _no_glob(path: str) -> str:
-    """`path` such that DuckDB's globbing finds only itself."""
-    return re.sub(r"([\[*?])", r"[\1]", path)

@@ -1,0 +1,43 @@
+"""JSON of Neuron tools: an execution on two physical cores counts once, for the time any of them ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from neuronscope.store import Profile
+
+Ingest = Callable[..., Profile]
+
+
+def test_an_export_counts_the_union_over_cores(ingest: Ingest) -> None:
+    def row(start: int, duration: int, execution: int, core: int) -> dict[str, Any]:
+        return {
+            "name": "nc_exec_running", "timestamp": start, "duration": duration, "timestamp_unit": "ns",
+            "exec_id": execution, "device_core_idx": core, "lnc_idx": 0, "nc_idx": 0, "process_id": "2",
+        }  # fmt: skip
+
+    events = [row(100, 200, 1, 4), row(200, 200, 1, 5), row(2100, 100, 2, 4), row(2400, 100, 2, 5)]
+    profile = ingest(json.dumps({"trace_event": events}))
+    assert profile.result.format == "neuron-explorer JSON export"
+    executions = profile.table("Execution").to_pylist()
+    assert [(e["execution_id"], e["duration_ns"], e["physical_cores"]) for e in executions] == [(1, 300, 2), (2, 200, 2)]
+    assert (profile.result.device_time_ns, profile.result.device_busy_ns) == (500, 500)
+    assert [t["short"] for t in profile.table("Track").to_pylist()] == ["neuron_hw/NC0:4", "neuron_hw/NC0:5"]
+
+
+def test_runtime_events_pair_by_tracking_id_and_loose_ends_are_reported(ingest: Ingest) -> None:
+    def row(phase: str, tracking: int, at: int, execution: int, core: int) -> dict[str, Any]:
+        data = {"exec_id": execution, "device_core_idx": core}
+        return {"event_type": "nc_exec_running", "phase": phase, "tracking_id": tracking, "nc_idx": 0, "timestamp_ns": at, "data": data}
+
+    events = [
+        row("start", 1, 1000, 1, 4), row("start", 2, 1100, 1, 5), row("stop", 1, 1400, 1, 4), row("stop", 2, 1600, 1, 5),
+        row("start", 3, 2000, 2, 4), row("stop", 9, 2500, 7, 4),
+    ]  # fmt: skip
+    profile = ingest(json.dumps({"events": events, "data_version": 2}))
+    (execution,) = profile.table("Execution").to_pylist()
+    assert (execution["duration_ns"], execution["physical_cores"]) == (600, 2)
+    assert {w.kind: w.count for w in profile.result.warnings} == {"unfinished": 1, "stray": 1}
+    assert (profile.result.events_in_file, profile.result.stored, profile.result.skipped) == (6, 4, 2)

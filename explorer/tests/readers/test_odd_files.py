@@ -1,0 +1,244 @@
+"""Damaged and peculiar traces: what can be shown is shown, and every repair and loss is counted with its place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from neuronscope.formats.errors import FormatError
+from neuronscope.readers import detect
+from neuronscope.store import Profile
+
+Ingest = Callable[..., Profile]
+
+OP = '{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 100, "tid": 100, "ts": 10.000, "dur": 50.000, "args": {"External id": 1}}'
+LAUNCH = (
+    '{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 100, "tid": 100, "ts": 20.000, "dur": 5.000, '
+    '"args": {"External id": 1, "correlation": 1}}'
+)
+KERNEL = (
+    '{"ph": "X", "cat": "kernel", "name": "ok_kernel", "pid": 0, "tid": 7, "ts": 30.000, "dur": 10.000, '
+    '"args": {"External id": 1, "device": 0, "stream": 7, "correlation": 1}}'
+)
+
+
+def document(*extra: str, tail: str = '"traceName": "t.json"') -> str:
+    rows = ",\n  ".join((OP, LAUNCH, KERNEL, *extra))
+    return f'{{\n  "schemaVersion": 1,\n  "traceEvents": [\n  {rows}\n  ],\n  {tail}\n}}\n'
+
+
+def names(profile: Profile) -> list[str]:
+    return profile.table("SystemProfileEvents")["name"].to_pylist()  # type: ignore[no-any-return]
+
+
+def counts(profile: Profile) -> tuple[int, int, int, int]:
+    r = profile.result
+    return r.events_in_file, r.stored, r.repaired, r.skipped
+
+
+def kinds(profile: Profile) -> dict[str, int]:
+    return {w.kind: w.count for w in profile.result.warnings}
+
+
+def python_row(name: str) -> str:
+    return (
+        f'{{"ph": "X", "cat": "python_function", "name": "{name}", "pid": 100, "tid": 100, "ts": 80.000, "dur": 2.000, '
+        f'"args": {{"Python id": 5, "Python parent id": null}}}}'
+    )
+
+
+AFTER = '{"ph": "X", "cat": "cpu_op", "name": "after", "pid": 100, "tid": 100, "ts": 90.000, "dur": 1.000, "args": {}}'
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("torch\\cuda\\__init__.py(219): _lazy_init", "torch\\cuda\\__init__.py(219): _lazy_init"),
+        ('{"device": "cpu", "dtype": "float32"}(12): run', '{"device": "cpu", "dtype": "float32"}(12): run'),
+        ("step\ntwo of\tthree", "step\ntwo of\tthree"),
+        ("bell\x07", "bell\x07"),
+        ('say "hi", then go', 'say "hi", then go'),
+    ],
+    ids=["backslashes", "quotes", "newline", "control", "comma-quote"],
+)
+def test_a_badly_escaped_name_is_mended(ingest: Ingest, written: str, shown: str) -> None:
+    profile = ingest(document(python_row(written), AFTER))
+    assert counts(profile) == (5, 5, 1, 0)
+    assert {shown, "after", "ok_kernel"} <= set(names(profile))
+    (row,) = [w for w in profile.result.warnings if w.kind == "repaired"]
+    assert row.offset == document(python_row(written), AFTER).index('{"ph": "X", "cat": "python_function"')
+
+
+def test_bytes_that_are_not_utf8_are_replaced_and_counted(ingest: Ingest) -> None:
+    profile = ingest(document(python_row("caf@"), AFTER).encode().replace(b"@", b"\xe9"))
+    assert counts(profile) == (5, 5, 1, 0)
+    assert "caf\ufffd" in names(profile)
+
+
+@pytest.mark.parametrize("word", ["inf", "-inf", "nan", "-nan(ind)", "NaN", "Infinity", "None"])
+def test_bare_words_in_arguments_are_unknown(ingest: Ingest, word: str) -> None:
+    copy = KERNEL.replace("kernel", "gpu_memcpy", 1).replace('"stream": 7', f'"stream": 7, "memory bandwidth (GB/s)": {word}')
+    profile = ingest(document(copy.replace('"dur": 10.000', '"dur": 0').replace('"ts": 30.000', '"ts": 60.000')))
+    assert counts(profile) == (4, 4, 1, 0)
+    executions = profile.table("Execution").to_pylist()
+    assert [(e["kind"], e["duration_ns"]) for e in executions] == [("exec", 10_000), ("memcpy", 0)]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        AFTER.replace('"tid"', 'tid"'),
+        AFTER.replace('"ts": 90.000,', '"ts": 90.000'),
+        AFTER.replace('"args": {}', '"args": {},'),
+        AFTER.replace('"dur": 1.000', '"dur": 01.000'),
+    ],
+    ids=["open quote", "comma", "trailing comma", "leading zero"],
+)
+def test_broken_punctuation_costs_no_event(ingest: Ingest, broken: str) -> None:
+    profile = ingest(document(broken))
+    assert counts(profile) == (4, 4, 1, 0)
+    assert "after" in names(profile)
+
+
+def test_an_event_beyond_repair_is_skipped_and_its_neighbours_stay(ingest: Ingest) -> None:
+    text = document('{"ph": "X", "name": ]]]}', AFTER)
+    profile = ingest(text)
+    assert counts(profile) == (5, 4, 0, 1)
+    assert "after" in names(profile)
+    (row,) = [w for w in profile.result.warnings if w.kind == "skipped"]
+    assert row.offset == text.index('{"ph": "X", "name": ]')
+
+
+@pytest.mark.parametrize("where", [0.3, 0.6, 0.9])
+def test_a_truncated_file_shows_what_is_there(ingest: Ingest, synthetic: Any, tmp_path: Path, where: float) -> None:
+    synthetic.write(tmp_path / "whole.json", steps=1, calls=40)
+    data = (tmp_path / "whole.json").read_bytes()
+    profile = ingest(data[: int(len(data) * where)])
+    result = profile.result
+    assert result.stored > 280 * where * 0.8
+    assert result.skipped <= 1
+    assert result.stored + result.skipped == result.events_in_file
+    assert {"truncated", "no_closing_bracket"} & set(kinds(profile))
+
+
+def test_a_truncated_gzip_shows_what_is_there(ingest: Ingest, synthetic: Any, tmp_path: Path) -> None:
+    synthetic.write(tmp_path / "whole.json.gz", steps=2, calls=400)
+    data = (tmp_path / "whole.json.gz").read_bytes()
+    profile = ingest(data[: len(data) * 2 // 3], "cut.json.gz")
+    assert profile.result.stored > 1000
+    assert "truncated_gzip" in kinds(profile)
+
+
+def test_damaged_gzip_data_show_what_came_before(ingest: Ingest, synthetic: Any, tmp_path: Path) -> None:
+    synthetic.write(tmp_path / "whole.json.gz", steps=2, calls=400)
+    data = bytearray((tmp_path / "whole.json.gz").read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64] = b"\xff" * 64
+    profile = ingest(bytes(data), "bad.json.gz")
+    assert profile.result.stored > 0
+    assert {"damaged_gzip", "truncated_gzip"} & set(kinds(profile))
+
+
+def test_several_gzip_members_are_one_file(ingest: Ingest) -> None:
+    data = document(AFTER).encode()
+    profile = ingest(gzip.compress(data[:300]) + gzip.compress(data[300:]), "two.json.gz")
+    assert counts(profile) == (4, 4, 0, 0)
+    assert "gzip_members" in kinds(profile)
+
+
+def test_a_second_document_is_not_dropped_silently(ingest: Ingest) -> None:
+    second = f'{{"schemaVersion": 1, "traceEvents": [{AFTER}]}}'
+    profile = ingest(document() + second)
+    assert counts(profile) == (4, 3, 0, 1)
+    (row,) = [w for w in profile.result.warnings if w.kind == "second_document"]
+    assert (row.count, row.offset) == (1, len(document()))
+
+
+def test_an_array_without_its_bracket_loads_as_it_is(ingest: Ingest) -> None:
+    profile = ingest('[\n{"name": "a", "ph": "X", "ts": 1, "dur": 5, "pid": 1, "tid": 1},\n{"name": "b", "ph": "X", "ts": 2, "dur": 1, "pid": 1, "tid": 1},\n')
+    assert counts(profile) == (2, 2, 0, 0)
+
+
+@pytest.mark.parametrize("encode", [lambda t: b"\xef\xbb\xbf" + t.replace("\n", "\r\n").encode(), lambda t: t.encode("utf-16")])
+def test_what_windows_tools_make_of_a_file_loads(ingest: Ingest, encode: Callable[[str], bytes]) -> None:
+    assert counts(ingest(encode(document()))) == (3, 3, 0, 0)
+
+
+def test_brackets_in_the_trace_name_are_no_end_of_the_list(ingest: Ingest) -> None:
+    assert counts(ingest(document(tail='"traceName": "fit-[Strategy]X[0].json"'))) == (3, 3, 0, 0)
+
+
+def test_arguments_of_any_type_load(ingest: Ingest) -> None:
+    rows = [AFTER.replace('"args": {}', f'"args": {value}') for value in ("[]", "null", '"x"', "7", '{"External id": "5"}')]
+    profile = ingest(document(*rows))
+    assert counts(profile) == (8, 8, 0, 0)
+    attributes = profile.table("SystemProfileEvents")["extra_attributes_json"].to_pylist()
+    assert {"category": "cpu_op", "args": "x"} in [json.loads(text) for text in attributes]
+
+
+def test_names_of_any_type_load(ingest: Ingest) -> None:
+    assert counts(ingest(document(AFTER.replace('"after"', "null"), AFTER.replace('"after"', "12")))) == (5, 5, 0, 0)
+
+
+def test_negative_durations_do_not_touch_totals(ingest: Ingest) -> None:
+    bad = KERNEL.replace("30.000", "60.000").replace('"dur": 10.000', '"dur": -1615207264505.000')
+    profile = ingest(document(bad, AFTER.replace('"dur": 1.000', '"dur": -79.000')))
+    assert profile.result.device_time_ns == 10_000
+    assert kinds(profile)["negative_duration"] == 2
+    slices = profile.table("Slice")
+    assert max(slices["end_ts"].to_pylist()) - min(slices["start_ts"].to_pylist()) <= 100_000
+
+
+def test_deep_nesting_and_huge_numbers_do_not_break_the_reader(ingest: Ingest) -> None:
+    deep = AFTER.replace('"args": {}', '"args": ' + "[" * 5000 + "]" * 5000)
+    huge = AFTER.replace('"args": {}', '"args": {"External id": ' + "9" * 400 + "}")
+    profile = ingest(document(deep, huge, AFTER))
+    assert names(profile).count("after") >= 2
+    assert profile.result.stored + profile.result.skipped == profile.result.events_in_file == 6
+
+
+def test_rows_without_time_are_left_out_and_counted(ingest: Ingest) -> None:
+    profile = ingest(document(AFTER.replace('"ts": 90.000, ', ""), AFTER.replace("90.000", '"soon"')))
+    assert counts(profile) == (5, 3, 0, 2)
+    assert kinds(profile)["no_timestamp"] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"schemaVersion": 1, "distributedInfo": {"rank": 3}}', "no traceEvents; is this a Kineto trace?"),
+        ("", "empty file"),
+        ("hello", "unknown format"),
+        ("{]", "no traceEvents"),
+        ('{"traceEvents": []}', "none of its 0 events"),
+        ("PAR1....", "one Parquet table"),
+    ],
+)
+def test_what_is_no_trace_gets_one_clear_line(ingest: Ingest, content: str, says: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        ingest(content)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_path_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        detect(tmp_path / "nothing.json")
+
+
+def test_a_folder_without_a_profile_lists_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"trace_info\.pb"):
+        detect(tmp_path)
+
+
+def test_damage_in_a_large_file_costs_only_the_damaged_events(ingest: Ingest, synthetic: Any, tmp_path: Path) -> None:
+    expected = synthetic.write(tmp_path / "whole.json", steps=1, calls=3000)
+    data = (tmp_path / "whole.json").read_bytes()
+    hurt = data.replace(b"model.py(17): forward", b"model\\py(17): \x01forward", 5)
+    profile = ingest(hurt)
+    assert counts(profile) == (expected.events, expected.events, 5, 0)
+    assert profile.result.device_slices == expected.kernels

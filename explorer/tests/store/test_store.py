@@ -1,0 +1,199 @@
+"""The profile library: made once per source, whole or not at all, read-only."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from neuronscope.formats.errors import FormatError
+from neuronscope.store import Profile, SqlError, Store, default_data_path, library
+
+TRACE = {
+    "schemaVersion": 1,
+    "traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": {}},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 4, "dur": 3, "args": {"stream": 7}},
+    ],
+}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "run of monday.pt.trace.json"
+    path.write_text(json.dumps(TRACE))
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "data")
+
+
+def same_ingest(a: Profile, b: Profile) -> bool:
+    return (a.id, a.created_ns) == (b.id, b.created_ns)
+
+
+def test_a_profile_is_a_folder_of_parquet_under_its_id(store: Store, trace: Path) -> None:
+    profile = store.add(trace)
+    assert profile.path == store.root / "profiles" / "global" / f"{profile.id}@latest"
+    assert profile.name == "run of monday"
+    assert profile.id.startswith("run-of-monday-")
+    assert pq.read_table(profile.path / "Execution.parquet")["name"].to_pylist() == ["gemm"]
+    assert profile.source == trace
+    assert profile.result.stored == 2
+
+
+def test_a_profile_is_made_again_only_when_its_source_changes(store: Store, trace: Path) -> None:
+    first = store.add(trace)
+    assert same_ingest(store.add(trace), first)
+    changed = {**TRACE, "traceEvents": TRACE["traceEvents"][:1]}  # type: ignore[index]
+    stat = trace.stat()
+    text = json.dumps(changed)
+    trace.write_text(text + " " * (stat.st_size - len(text)))
+    os.utime(trace, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # same size and time: the content tells
+    second = store.add(trace)
+    assert not same_ingest(second, first)
+    assert (second.id, second.result.stored) == (first.id, 1)
+    assert [p.id for p in store.list()] == [first.id]
+
+
+def test_a_profile_of_another_store_version_is_made_again(
+    store: Store, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = store.add(trace)
+    monkeypatch.setattr(library, "STORE_VERSION", library.STORE_VERSION + 1)
+    assert not same_ingest(store.add(trace), first)
+
+
+def test_originals_are_never_changed(store: Store, trace: Path) -> None:
+    before = (trace.read_bytes(), trace.stat().st_mtime_ns)
+    store.add(trace)
+    assert (trace.read_bytes(), trace.stat().st_mtime_ns) == before
+    assert sorted(p.name for p in trace.parent.iterdir()) == ["data", trace.name]
+
+
+def test_list_and_open_find_complete_profiles_only(store: Store, trace: Path) -> None:
+    assert store.list() == []
+    profile = store.add(trace)
+    (profile.path.parent / "half@latest").mkdir()
+    assert [p.id for p in store.list()] == [profile.id]
+    assert same_ingest(store.open(profile.id), profile)
+    for wrong in ("half", "nothing", "../etc", ".hidden", "a/b", ""):
+        with pytest.raises(KeyError):
+            store.open(wrong)
+
+
+def test_a_failed_ingest_leaves_nothing(store: Store, trace: Path) -> None:
+    trace.write_text("{}")
+    with pytest.raises(FormatError):
+        store.add(trace)
+    assert [p.name for p in store.root.rglob("*") if p.is_file() and not p.name.endswith(".lock")] == []
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from neuronscope.readers import write
+from neuronscope.store import Store
+real = write._write
+def slow(path, table):
+    real(path, table)
+    Path(sys.argv[3]).touch()
+    time.sleep(60)
+if sys.argv[3] != "-":
+    write._write = slow
+Store(sys.argv[1]).add(sys.argv[2])
+"""
+
+
+def child(store: Store, trace: Path, marker: Path | str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", CHILD, str(store.root), str(trace), str(marker)])
+
+
+def test_a_killed_ingest_leaves_nothing_visible_and_the_next_one_is_complete(
+    store: Store, trace: Path, tmp_path: Path
+) -> None:
+    marker = tmp_path / "writing"
+    process = child(store, trace, marker)
+    deadline = time.monotonic() + 60
+    while not marker.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert store.list() == []
+    profile = store.add(trace)
+    assert profile.table("Execution").num_rows == 1
+    assert [p.name for p in profile.path.parent.glob(".making-*")] == []
+
+
+def test_two_processes_at_once_make_one_profile(store: Store, trace: Path) -> None:
+    processes = [child(store, trace, "-") for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    (profile,) = store.list()
+    assert profile.table("SystemProfileEvents").num_rows == 2
+    assert [p.name for p in profile.path.parent.glob(".making-*")] == []
+
+
+def test_an_absent_table_is_an_empty_one_with_its_columns(store: Store, trace: Path) -> None:
+    profile = store.add(trace)
+    table = profile.table("Instruction", ["engine", "start_ts"])
+    assert (table.num_rows, table.column_names) == (0, ["engine", "start_ts"])
+    assert profile.sql("SELECT count(*) AS n FROM Instruction").to_pylist() == [{"n": 0}]
+    assert "Instruction" not in profile.tables()
+    with pytest.raises(KeyError):
+        profile.table("NoSuchTable")
+
+
+def test_sql_takes_parameters_and_joins_tables(store: Store, trace: Path) -> None:
+    query = "SELECT name FROM SystemProfileEvents WHERE duration_ns >= $least ORDER BY name"
+    assert store.add(trace).sql(query, {"least": 4_000}).to_pylist() == [{"name": "aten::mm"}]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "COPY (SELECT 1) TO 'out.csv'",
+        "CREATE TABLE t AS SELECT 1",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELECT nothing FROM Execution",
+        "SELEC",
+        "",
+    ],
+)
+def test_sql_can_only_read_this_profile(store: Store, trace: Path, query: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        store.add(trace).sql(query)
+    assert "\n" not in str(caught.value)
+
+
+def test_sql_that_takes_too_long_is_stopped(store: Store, trace: Path) -> None:
+    with pytest.raises(SqlError, match=r"stopped after 0\.2 s"):
+        store.add(trace).sql("SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range + b.range = 7", timeout_s=0.2)
+
+
+def test_the_default_place_follows_xdg_and_the_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NEURONSCOPE_DATA_PATH", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_data_path() == tmp_path / "neuronscope"
+    monkeypatch.setenv("NEURONSCOPE_DATA_PATH", str(tmp_path / "mine"))
+    assert default_data_path() == tmp_path / "mine"
+
+
+def test_odd_characters_in_paths_are_no_obstacle(tmp_path: Path) -> None:
+    folder = tmp_path / "a=b [c] 'd' *é"
+    folder.mkdir()
+    path = folder / "t?.json"
+    path.write_text(json.dumps(TRACE))
+    profile = Store(folder / "store").add(path, name="mine")
+    assert profile.sql("SELECT count(*) AS n FROM Execution").to_pylist() == [{"n": 1}]
+    assert profile.name == "mine"
