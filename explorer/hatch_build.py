@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -101,11 +102,11 @@ def _npm(*arguments: str, quiet: bool = False) -> None:
 
 
 def sources_hash() -> str:
-    """SHA-256 over the paths and contents the built page depends on (tests and installed packages left out)."""
+    """SHA-256 over the paths and contents the built page depends on (tests, notes and installed packages left out)."""
     digest = hashlib.sha256()
     for path in sorted(WEB.rglob("*")):
         relative = path.relative_to(WEB)
-        if "node_modules" in relative.parts or ".test." in path.name or not path.is_file():
+        if "node_modules" in relative.parts or ".test." in path.name or path.suffix == ".md" or not path.is_file():
             continue
         digest.update(relative.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
@@ -119,6 +120,15 @@ def _install() -> None:
         return
     _npm("ci", quiet=True)
     stamp.write_text(lock)
+
+
+def _copy_licences() -> None:
+    """Puts the licences of what is bundled (libraries and fonts) beside the page, as they ask for."""
+    folder = OUT / "licenses"
+    folder.mkdir(exist_ok=True)
+    for name in json.loads((WEB / "package.json").read_text())["dependencies"]:
+        text = (WEB / "node_modules" / name / "LICENSE").read_text(encoding="utf-8")
+        (folder / f"{name.lstrip('@').replace('/', '-')}.txt").write_text(text, encoding="utf-8")
 
 
 def build(*, quiet: bool = False, force: bool = False) -> str:
@@ -137,6 +147,7 @@ def build(*, quiet: bool = False, force: bool = False) -> str:
         return "page: built and up to date"
     _install()
     _npm("run", "build", quiet=quiet)
+    _copy_licences()
     stamp.write_text(wanted)
     return f"page: built into {OUT.relative_to(HERE)}"
 

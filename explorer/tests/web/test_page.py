@@ -229,8 +229,10 @@ def test_a_link_opens_the_same_view_for_someone_else(golden: str, show: Show) ->
     span(page)
     ready(page)
     other = show(page.url)
-    same = ("id", "track", "start", "rect")
-    assert [[i[k] for k in same] for i in slices(other)] == [[i[k] for k in same] for i in slices(page)]
+    shown, theirs = slices(page), slices(other)
+    assert [(i["id"], i["track"]) for i in theirs] == [(i["id"], i["track"]) for i in shown]
+    for mine, same in zip(shown, theirs, strict=True):
+        assert same["rect"] == pytest.approx(mine["rect"], abs=0.1)  # a link holds whole nanoseconds
     expect(other.locator("[data-testid=chain-card][aria-current=true]")).to_contain_text("nc_exec_running")
 
 
