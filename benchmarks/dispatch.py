@@ -1,7 +1,7 @@
 """What issuing an op costs on neuron, as a ratio to plain CPU torch in the same run, and what recording a profile adds.
 
-Medians of alternating rounds, one thread, microseconds of host time per call. `issued` is when the call returned (neuron
-computes in the background), `done` when all values were there. `ratio` is the case's `done` to its peer's.
+Medians of alternating rounds, one thread, microseconds of host time per call. `issued` is when the call returned
+(values are computed in the background), `done` when all values were there. `ratio` is the case's `done` to its peer's.
 """
 
 from __future__ import annotations

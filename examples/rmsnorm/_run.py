@@ -48,12 +48,15 @@ def main(description: str, make: Callable[[], RmsNorm]) -> None:
     x = torch.randn(options.rows, options.cols, dtype=dtype).to("neuron")
     weight = torch.ones(options.cols, dtype=dtype, device="neuron")
     rms_norm = make()
-    config = NeuronConfig(
-        modes=[ProfileMode.DEVICE, ProfileMode.RUNTIME],
-        capture_enabled_for_nc="0",
-        profile_output_dir=str(options.out),
-        correlate_device_time=True,
-    )
+    try:
+        config = NeuronConfig(
+            modes=[ProfileMode.DEVICE, ProfileMode.RUNTIME],
+            capture_enabled_for_nc="0",
+            profile_output_dir=str(options.out),
+            correlate_device_time=True,
+        )
+    except OSError as error:  # --out can't be written
+        sys.exit(str(error))
     with (
         torch.no_grad(),
         profile(
