@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["health", "ingest_report", "made_by", "profile_card", "profile_line"]
 
 
+_DULL = ("notes.trace_id", "notes.traceName")  # facts of the file that tell a reader nothing
+
+
 def made_by(profile: Profile) -> dict[str, Any]:
     """Who made the profile: badge text and notes."""
     info = profile.info
@@ -23,7 +26,7 @@ def made_by(profile: Profile) -> dict[str, Any]:
     notes = [
         f"{key.removeprefix('notes.')}: {value}" if "." in key else value
         for key, value in sorted(info.items())
-        if key.startswith("notes") and value
+        if key.startswith("notes") and value and key not in _DULL
     ]
     notes += [
         f"{key.removeprefix('calibrated.').removesuffix('_ns').replace('_', ' ')}: "

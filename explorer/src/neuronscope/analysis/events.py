@@ -82,7 +82,7 @@ def _role(row: Mapping[str, Any]) -> str:
 
 
 def flow_mates(profile: Profile, identities: Iterable[int], limit: int = 2000) -> dict[int, list[int]]:
-    """For each event the events that share a flow id with it on the same instance, itself included."""
+    """For each event the events of its process that share a flow id with it, itself included."""
     wanted = [int(identity) for identity in identities]
     if not wanted:
         return {}
@@ -90,7 +90,7 @@ def flow_mates(profile: Profile, identities: Iterable[int], limit: int = 2000) -
     rows = profile.rows(
         """
         SELECT DISTINCT mine.id AS id, other.id AS mate
-        FROM _event_flow mine JOIN _event_flow other USING (flow, instance_id)
+        FROM _event_flow mine JOIN _event_flow other USING (flow, instance_id, process_id)
         WHERE mine.id IN (SELECT unnest($ids::BIGINT[]))
         LIMIT $limit
         """,
@@ -106,7 +106,7 @@ def flow_mates(profile: Profile, identities: Iterable[int], limit: int = 2000) -
 def _index_flows(profile: Profile) -> None:
     profile.create_once(
         "_event_flow",
-        "SELECT unnest(flow_id) AS flow, instance_id, id FROM SystemProfileEvents WHERE len(flow_id) > 0 ORDER BY flow",
+        "SELECT unnest(flow_id) AS flow, instance_id, process_id, id FROM SystemProfileEvents WHERE len(flow_id) > 0 ORDER BY flow",
     )
 
 

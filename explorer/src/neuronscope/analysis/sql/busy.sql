@@ -10,11 +10,13 @@ WITH pieces AS (
     SELECT CASE WHEN work_only THEN start_ts + launch_part ELSE start_ts END AS start_ts, end_ts, execution_id
     FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
 ), marked AS (
-    SELECT *, coalesce(start_ts > max(end_ts) OVER (
-        ORDER BY start_ts, execution_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS begins
+    -- How far the work that began before reaches; a running sum with FILTER instead would be quadratic in DuckDB 2.0.
+    SELECT *, max(end_ts) OVER (ORDER BY start_ts, execution_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
     FROM pieces
-), numbered AS (
-    SELECT *, count(*) FILTER (begins) OVER (ORDER BY start_ts, execution_id) AS island FROM marked
 )
-SELECT min(start_ts) AS start_ts, max(end_ts) AS end_ts, arg_min(execution_id, (start_ts, execution_id)) AS first_execution
-FROM numbered GROUP BY island ORDER BY start_ts;
+SELECT start_ts,
+       coalesce(lead(reach) OVER (ORDER BY start_ts, execution_id), (SELECT max(end_ts) FROM pieces)) AS end_ts,
+       execution_id AS first_execution
+FROM marked
+WHERE reach IS NULL OR start_ts > reach
+ORDER BY start_ts;
