@@ -131,6 +131,8 @@ def test_trace_rows_of_an_execution_share_ids_and_lie_in_their_lanes(capture, na
         assert op["ts"] <= dispatch["ts"] + 1e-3
         assert dispatch["ts"] + dispatch["dur"] <= op["ts"] + op["dur"] + 2e-3
         assert driver["tid"] == e["stream_id"]
+        assert (kernel["args"]["gap_ns"], kernel["args"]["gap_cause"]) == (e["gap_ns"], e["gap_cause"])
+        assert (kernel["args"]["bytes_read"], kernel["args"]["flops"]) == (e["bytes_read"], e["flops"])
         assert kernel["dur"] * 1000 == pytest.approx(e["end_ns"] - e["start_ns"], abs=1)
     arrows = [row for row in run.trace() if row.get("cat") == "ac2g"]
     assert {row["id"] for row in arrows if row["ph"] == "s"} == {row["id"] for row in arrows if row["ph"] == "f"}
@@ -200,6 +202,7 @@ def test_full_buffer_drops_the_oldest_and_counts_them(capture, naive_rms_norm):
     with pytest.warns(UserWarning, match="4 of the oldest device events were dropped.*NeuronCore 0: 4"):
         run = capture(naive_rms_norm, max_events_per_nc=_launches_of(capture, naive_rms_norm) - 4)
     assert run.session().dropped_events == {0: 4}
+    assert json.loads((run.directory / "trace.json").read_text())["neuronscope_dropped_events"] == 4
     kept = [e["overload"] for e in run.table("executions")]
     assert kept[-2:] == ["aten::mul.Tensor", "aten::mul.Tensor"]
 
