@@ -43,7 +43,7 @@ def test_the_default_range_is_the_last_complete_step(build_tables, rmsnorm, work
     assert profile.range(step.start, step.end).step == 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=12))
 def test_busy_and_terms_equal_counting_nanoseconds(parts):
     """Also with overlap: a nanosecond belongs to engines and DMA, else to launches, else to gaps."""

@@ -126,7 +126,7 @@ durations = st.integers(0, 10**7)
 works_lists = st.lists(st.tuples(durations, durations, durations), min_size=1, max_size=6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(works_lists, works_lists, st.booleans())
 def test_terms_sum_to_the_difference_in_span(build_tables, works, first, second, split):
     runs = [

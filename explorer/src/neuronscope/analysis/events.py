@@ -106,7 +106,8 @@ def flow_mates(profile: Profile, identities: Iterable[int], limit: int = 2000) -
 def _index_flows(profile: Profile) -> None:
     profile.create_once(
         "_event_flow",
-        "SELECT unnest(flow_id) AS flow, instance_id, process_id, id FROM SystemProfileEvents WHERE len(flow_id) > 0 ORDER BY flow",
+        "SELECT unnest(flow_id) AS flow, instance_id, process_id, id FROM SystemProfileEvents "
+        "WHERE len(flow_id) > 0 ORDER BY flow",
     )
 
 

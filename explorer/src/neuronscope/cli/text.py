@@ -28,7 +28,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 2)
 
 
 def free_table(header: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> str:
-    """A table of anything: numbers to the right and always in full, text to the left, shortened where that is needed."""
+    """A table of anything: numbers to the right and in full, text to the left and shortened where needed."""
     columns = list(zip(*rows, strict=True)) or [()] * len(header)
     texts = [["NULL" if value is None else " ".join(str(value).split()) for value in column] for column in columns]
     right = [all(value is None or isinstance(value, int | float) for value in column) for column in columns]
