@@ -136,3 +136,26 @@ def test_large_transposed_operand(oracle, aten_call):
         [aten_call(aten.add.Tensor, X, Y)],
         [values((200, 100), torch.float32), values((100, 200), torch.float32, 1).t()],
     )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(6000, 3), (512, 64), (4, 300, 40)])
+def test_many_short_rows_share_partitions(oracle, aten_call, shape, dtype):
+    x = values(shape, dtype)
+    executable = oracle([aten_call(aten._softmax.default, X, -1, False)], [x])
+    assert executable.instructions.num_rows < 60
+    oracle([aten_call(aten.mean.dim, X, [-1], True)], [x])
+    oracle([aten_call(aten._log_softmax.default, X, -1, False)], [x])
+    w = values(shape[-1:], dtype, 1)
+    oracle([aten_call(aten._fused_rms_norm.default, X, [shape[-1]], Y, 1e-6)], [x, w])
+    oracle([aten_call(aten.native_layer_norm.default, X, [shape[-1]], Y, Y, 1e-6)], [x, w])
+
+
+def test_short_rows_with_values_per_row(oracle, aten_call):
+    x, row = values((6000, 4), torch.float32), values((6000, 1), torch.float32, 1)
+    calls = [
+        aten_call(aten.mul.Tensor, X, Y),
+        aten_call(aten.sum.dim_IntList, Value(0, 0), [1], True),
+        aten_call(aten.where.self, Z, Value(0, 0), Value(1, 0)),
+    ]
+    oracle(calls, [x, row, x > 0], outputs=(Value(1, 0), Value(2, 0)))

@@ -28,11 +28,15 @@ _INTEGERS = frozenset({"int32", "uint32"})
 
 @dataclass(frozen=True)
 class Shape:
-    """Matrix shape chosen for a kernel: `rows` x `cols`, tiles of at most 128 x `width`."""
+    """Matrix shape chosen for a kernel: `rows` x `cols`, tiles of at most 128 x `width`.
+
+    `packed` rows share a partition: `rows` then counts such bundles and `cols` their elements.
+    """
 
     rows: int
     cols: int
     width: int
+    packed: int = 1
 
 
 def tile_rows(tiler: Tiler, kernel: Kernel) -> None:
@@ -66,6 +70,9 @@ def _row_shape(tiler: Tiler, kernel: Kernel) -> Shape:
     widest = max(tile_bytes(buffers[v.buffer].dtype) for p in kernel.prims for v in (*reads(p), *writes(p)))
     values = len({v for p in kernel.prims for v in reads(p)} | {w for p in kernel.prims for w in writes(p)})
     limit = target.sbuf_usable_bytes_per_partition
+    packed = _packing(tiler, kernel, values * widest)
+    if packed > 1:
+        return Shape(kernel.rows // packed, kernel.cols * packed, kernel.cols * packed, packed)
     width = kernel.cols
     if not crosses(kernel):
         chunk = max(512, min(4 * _ROW_BYTES // widest, limit // (2 * max(1, values) * widest)))
@@ -73,6 +80,23 @@ def _row_shape(tiler: Tiler, kernel: Kernel) -> Shape:
             parts = -(-width // chunk)
             width = -(-width // parts)
     return Shape(kernel.rows, kernel.cols, width)
+
+
+def _packing(tiler: Tiler, kernel: Kernel, bytes_per_element: int) -> int:
+    """How many short rows to put into one partition, so that instructions are long enough to be worth their overhead."""
+    partitions = tiler.target.partitions
+    if kernel.cols < 2 or kernel.cols > 256 or kernel.rows < 4 * partitions:
+        return 1
+    room = tiler.target.sbuf_usable_bytes_per_partition // (3 * bytes_per_element * kernel.cols)
+    most = min(2048 // kernel.cols, kernel.rows // partitions, room)
+    views = [v for p in kernel.prims for v in (*reads(p), *writes(p))]
+    for packed in range(most, 1, -1):
+        if kernel.rows % packed:
+            continue
+        rows = kernel.rows // packed
+        if all(layout_of(v, rows, v.elements // rows) is not None for v in views):
+            return packed
+    return 1
 
 
 def crosses(kernel: Kernel) -> bool:
@@ -206,6 +230,7 @@ class StepEmitter:
 
     def __init__(self, tiler: Tiler, selection: Selection) -> None:
         self.tiler, self.selection = tiler, selection
+        self.row_width = 1  # values per partition of what is one value per row
         self.load_ns = {"Vector": 0.0, "Scalar": 0.0, "GpSimd": 0.0}
         tables = {FUNCTION_TABLES.get(s.fn, "") for s in selection.steps if s.form == "activation"}
         self.tables = {t for t in tables if t}
@@ -218,6 +243,10 @@ class StepEmitter:
         """A value as [parts, width]; one value per row is repeated."""
         assert isinstance(value, tuple)
         repeat = self.selection.by_row[value]
+        if repeat and self.row_width > 1:
+            again = width // self.row_width
+            pattern = ((1, width),) if again == 1 else ((1, self.row_width), (0, again))
+            return self.tile(value).access((0, parts), pattern)
         return self.tile(value).access((0, parts), ((0 if repeat and width > 1 else 1, width),))
 
     def column(self, value: Argument, parts: int) -> Access | float:
@@ -233,7 +262,7 @@ class StepEmitter:
     def step(self, step: Step, parts: int, columns: int) -> None:
         """Emit one step for a tile of `parts` rows and `columns` columns."""
         by_row = self.selection.by_row[step.out]
-        width = 1 if by_row else columns
+        width = self.row_width if by_row else columns
         emit = self.tiler.emit
         with self.tiler.builder.op(step.op, step.source):
             if step.form == "reduce":
@@ -338,6 +367,12 @@ class StepEmitter:
     def _reduce(self, step: Step, parts: int, columns: int) -> None:
         dst = self.total(step.out, parts)
         data = self.full(step.x, parts, columns)
+        if self.row_width > 1:
+            length = columns // self.row_width
+            data = replace(data, free=((length, self.row_width), (1, length)))
+            self.tiler.emit("tensor_reduce", dst=dst, data=data, op=step.fn, axes=1, negate=step.negate)
+            self._busy("Vector", columns)
+            return
         if step.fn == "add" and not step.negate and self._engine(step, columns) == "Scalar":
             # ScalarE sums what it copies; the copy goes to a tile nobody reads.
             junk = self.junk(columns)
@@ -356,7 +391,7 @@ class StepEmitter:
 
     def total(self, key: Key, parts: int) -> Access:
         """Where a reduction puts its result."""
-        return self.result(key, parts, 1)
+        return self.result(key, parts, self.row_width)
 
     def junk(self, columns: int) -> Tile:
         """A tile whose contents nobody reads."""
@@ -405,8 +440,9 @@ class StepEmitter:
 
 class _Rows(StepEmitter):
     def __init__(self, tiler: Tiler, kernel: Kernel, shape: Shape) -> None:
-        super().__init__(tiler, select(tiler.kernels, kernel))
+        super().__init__(tiler, select(tiler.kernels, kernel, packed=shape.packed > 1))
         self.kernel, self.shape = kernel, shape
+        self.row_width = shape.packed
         self.height = min(shape.rows, tiler.target.partitions)
         self.chunks = -(-shape.cols // shape.width)
         self.row_tiles = -(-shape.rows // self.height)
@@ -419,13 +455,24 @@ class _Rows(StepEmitter):
                 if key[0] == "load":
                     view = key[1]
                     assert isinstance(view, View)
-                    cols = 1 if view.elements == shape.rows and shape.cols != 1 else shape.cols
-                    layout = layout_of(view, shape.rows, cols)
+                    layout = self._layout(view, self.selection.by_row[key])
                     assert layout is not None
                     self.layouts[key] = layout
         self.persistent = self._persistent()
         self.dead: set[Key] = set()
         self.slot_of, self.depth = self._slots()
+
+    def _layout(self, view: View, by_row: bool) -> Layout | None:
+        """A view as this kernel's matrix; one value per row becomes `packed` values per bundle of rows."""
+        rows, packed = self.shape.rows, self.shape.packed
+        if not by_row:
+            return layout_of(view, rows, self.shape.cols)
+        total = rows * packed
+        layout = layout_of(view, total, view.elements // total)
+        if layout is None or packed == 1:
+            return layout
+        sizes, strides = zip(*layout.rows, strict=True) if layout.rows else ((), ())
+        return layout_of(View(view.buffer, sizes, strides, view.offset), rows, packed)
 
     # -- slots ---------------------------------------------------------------------------------------------------------
 
@@ -436,7 +483,7 @@ class _Rows(StepEmitter):
         for key, layout in self.layouts.items():
             if not layout.by_column or (self.row_tiles == 1 and self.chunks == 1 and not layout.by_row):
                 continue
-            size = 4 if layout.by_row else self.shape.cols * DTYPE_BYTES[self.selection.dtypes[key]]
+            size = 4 * self.row_width if layout.by_row else self.shape.cols * DTYPE_BYTES[self.selection.dtypes[key]]
             if used + size <= limit:
                 used += size
                 chosen.add(key)
@@ -455,7 +502,7 @@ class _Rows(StepEmitter):
 
     def _bytes(self, key: Key) -> int:
         size = DTYPE_BYTES[self.selection.dtypes[key]]
-        return size if self.selection.by_row[key] else size * self.shape.width
+        return size * self.row_width if self.selection.by_row[key] else size * self.shape.width
 
     def _slots(self) -> tuple[dict[Key, str], int]:
         """A slot name for every value, and how many copies of all slots fit."""
@@ -464,7 +511,7 @@ class _Rows(StepEmitter):
         constant = 0
         for key in self.persistent:
             wide = not self.selection.by_row[key]
-            constant += DTYPE_BYTES[self.selection.dtypes[key]] * (self.shape.cols if wide else 1)
+            constant += DTYPE_BYTES[self.selection.dtypes[key]] * (self.shape.cols if wide else self.row_width)
         limit = self.tiler.target.sbuf_usable_bytes_per_partition - constant - 1024
         iterations = self.row_tiles * self.chunks
         read = {k for s in steps for k in s.inputs()} | {k for k, _ in self.selection.stores}
@@ -529,9 +576,9 @@ class _Rows(StepEmitter):
         size = DTYPE_BYTES[self.selection.dtypes[key]]
         dtype = self.selection.dtypes[key]
         if key in self.persistent:
-            columns = 1 if self.selection.by_row[key] else self.shape.cols
+            columns = self.row_width if self.selection.by_row[key] else self.shape.cols
             return self.tiler.sbuf(self._name(key), self.height, columns, dtype)
-        columns = 1 if self.selection.by_row[key] else self.shape.width
+        columns = self.row_width if self.selection.by_row[key] else self.shape.width
         number = (self.row_tile if self.selection.by_row[key] else self.iteration) % self.depth
         tile = self.tiler.sbuf(f"{self.slot_of[key]}_{number}", self.height, _padded(columns * size) // size, dtype)
         return tile if tile.dtype == dtype else replace(tile, dtype=dtype)
@@ -561,7 +608,7 @@ class _Rows(StepEmitter):
                     self.step(step, self.height, 1)
             for key in self.persistent:
                 if key[0] == "load":
-                    self._load(key, 0, self.height, 0, 1 if self.selection.by_row[key] else shape.cols)
+                    self._load(key, 0, self.height, 0, self.row_width if self.selection.by_row[key] else shape.cols)
         for row_tile in range(self.row_tiles):
             self.row_tile = row_tile
             row = self.row_tile * self.height
@@ -640,7 +687,7 @@ class _Rows(StepEmitter):
                 if by_row and not first:
                     continue
                 with self.tiler.builder.op(step.op, step.source):
-                    self._load(key, row, parts, 0 if by_row else column, 1 if by_row else columns)
+                    self._load(key, row, parts, 0 if by_row else column, self.row_width if by_row else columns)
 
     def _load(self, key: Key, row: int, parts: int, column: int, columns: int) -> None:
         view = key[1]
@@ -661,8 +708,8 @@ class _Rows(StepEmitter):
             by_row = self.selection.by_row[key]
             if key not in made or (self.chunks > 1 and by_row != rows_only and (rows_only or self._is_partial(key))):
                 continue
-            width = 1 if by_row else columns
-            layout = layout_of(view, self.shape.rows, 1 if by_row else self.shape.cols)
+            width = self.row_width if by_row else columns
+            layout = self._layout(view, by_row)
             assert layout is not None
             tile, tensor = self.tile(key), self.tiler.tensor(view.buffer)
             with self.tiler.builder.op(made[key].op, made[key].source):

@@ -80,8 +80,8 @@ class Selection:
 
 
 class _Selector:
-    def __init__(self, kernels: Kernels, kernel: Kernel) -> None:
-        self.kernels, self.kernel = kernels, kernel
+    def __init__(self, kernels: Kernels, kernel: Kernel, packed: bool) -> None:
+        self.kernels, self.kernel, self.packed = kernels, kernel, packed
         self.steps: list[Step | None] = []
         self.dtypes: dict[Key, str] = {}
         self.by_row: dict[Key, bool] = {}
@@ -141,6 +141,10 @@ class _Selector:
         return key
 
     def _row(self, value: Argument) -> bool:
+        """Usable as the scalar operand of an instruction: a number, or one value per row where a row is a partition."""
+        return not isinstance(value, tuple) or (self.by_row[value] and not self.packed)
+
+    def _narrow(self, value: Argument) -> bool:
         """A number or one value per row."""
         return not isinstance(value, tuple) or self.by_row[value]
 
@@ -265,7 +269,7 @@ class _Selector:
     def _integer(self, value: Argument, dtype: str) -> Key:
         if isinstance(value, tuple) and self.dtypes[value] == dtype:
             return value
-        temp = self._temp(dtype, self._row(value))
+        temp = self._temp(dtype, self._narrow(value))
         self._emit(Step("copy", temp, value) if isinstance(value, tuple) else Step("fill", temp, float(value)))
         return temp
 
@@ -276,7 +280,7 @@ class _Selector:
 
     def _select(self, mask: Argument, on_true: Argument, on_false: Argument, out: Key) -> None:
         if not isinstance(mask, tuple) or self.dtypes[mask] not in ("bool", "uint8", "int8", "uint16", "int16"):
-            temp = self._temp("uint8", self._row(mask))
+            temp = self._temp("uint8", self._narrow(mask))
             self._binary("not_equal", mask, 0.0, temp)
             mask = temp
         if not self._wide(out):
@@ -309,6 +313,7 @@ class _Selector:
         step = self.steps[maker] if maker is not None else None
         if (
             prim.fn == "add"
+            and not self.packed
             and step is not None
             and step.form == "activation"
             and step.total is None
@@ -345,6 +350,12 @@ def _as_affine(step: Step) -> tuple[Argument | None, Argument | None, bool] | No
     return None
 
 
-def select(kernels: Kernels, kernel: Kernel) -> Selection:
-    """Steps for a rows kernel, or for the maps behind a product."""
-    return _Selector(kernels, kernel).run()
+def select(kernels: Kernels, kernel: Kernel, *, packed: bool = False) -> Selection:
+    """Steps for a rows kernel, or for the maps behind a product.
+
+    Args:
+        kernels: the module it belongs to.
+        kernel: what to select for.
+        packed: several rows share a partition, so that a value per row is no scalar operand.
+    """
+    return _Selector(kernels, kernel, packed).run()

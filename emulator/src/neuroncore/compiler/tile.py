@@ -22,7 +22,7 @@ from neuroncore.targets import Target
 __all__ = ["Block", "Tiled", "Tiler", "tile"]
 
 #: More instructions than this and the kernel becomes an estimate, so that no graph takes minutes to compile.
-INSTRUCTION_LIMIT = 60_000
+INSTRUCTION_LIMIT = 40_000
 
 
 @dataclass(frozen=True)
