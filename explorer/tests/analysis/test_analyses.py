@@ -177,3 +177,21 @@ def test_shares_never_round_to_nothing_or_all():
     assert format_percent(1.0) == "100 %" and format_percent(0.0) == "0 %"
     assert format_share(0.495) == "49.5 %" and format_share(1.0) == "100 %" and format_share(None) == "-"
     assert format_bytes(37_748) == "36.9 KiB" and format_bytes(1023) == "1023 B"
+
+
+def test_a_step_without_device_work_is_not_the_default(build_tables, rmsnorm):
+    tables = build_tables(rmsnorm)
+    rows = tables["Step"].to_pylist()
+    rows.append(
+        rows[0]
+        | {"number": 4, "name": "ProfilerStep#4", "start_ts": rows[0]["end_ts"] + 1, "end_ts": rows[0]["end_ts"] + 9}
+    )
+    tables["Step"] = pa.Table.from_pylist(rows, schema=own.STEP.schema)
+    assert Profile("p", tables).default_range.step == 3
+
+
+def test_several_devices_are_not_called_one(build_tables, rmsnorm):
+    tables = build_tables(rmsnorm)
+    rows = [row | {"device": index % 2} for index, row in enumerate(tables["Execution"].to_pylist())]
+    tables["Execution"] = pa.Table.from_pylist(rows, schema=own.EXECUTION.schema)
+    assert Profile("p", tables).summary().facts[0].startswith("At least one of 2 devices busy 2.33 ms")

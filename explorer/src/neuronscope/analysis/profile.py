@@ -211,8 +211,10 @@ class Profile:
 
     @functools.cached_property
     def default_range(self) -> Range:
-        """The last complete step, else everything."""
+        """The last complete step that launched device work (any complete step where none did), else everything."""
         complete = [step for step in self.steps if step.complete]
+        worked = {row["step"] for row in self.rows("SELECT DISTINCT step FROM Execution WHERE step >= 0")}
+        complete = [step for step in complete if step.number in worked] or complete
         if not complete:
             return self.whole_range
         step = complete[-1]

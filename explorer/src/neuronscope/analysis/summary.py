@@ -71,8 +71,9 @@ def _facts(profile: Profile, totals: dict[str, Any], table: Operators, idle: lis
         return _host_facts(profile, table)
     span, busy, device_time = totals["span_ns"], totals["busy_ns"], totals["device_time_ns"]
     about = "≈ " if totals["estimated_ns"] else ""
+    who = "Device" if totals["devices"] < 2 else f"At least one of {totals['devices']} devices"
     facts = [
-        f"Device busy {about}{format_ns(busy)} of the {format_ns(span)} from first start to last end "
+        f"{who} busy {about}{format_ns(busy)} of the {format_ns(span)} from first start to last end "
         f"({format_percent(busy / span) if span else '100 %'}): {_work_text(profile, totals)}."
     ]
     why = [(totals["gaps_ns"], _idle_fact(profile, totals, idle))] if idle else []
@@ -128,7 +129,8 @@ def _work_text(profile: Profile, totals: dict[str, Any]) -> str:
 def _idle_fact(profile: Profile, totals: dict[str, Any], idle: list[dict[str, Any]]) -> str:
     gap, span = totals["gaps_ns"], totals["span_ns"]
     count = sum(row["count"] for row in idle)
-    text = f"Device idle {format_ns(gap)}, {format_percent(gap / span)} of that span, in {plural(count, 'gap')}"
+    who = "Device" if totals["devices"] < 2 else f"All {totals['devices']} devices"
+    text = f"{who} idle {format_ns(gap)}, {format_percent(gap / span)} of that span, in {plural(count, 'gap')}"
     causes = [
         f"{CAUSES.get(row['cause'], row['cause'])} {format_percent(row['duration_ns'] / gap)}"
         for row in idle[:3]

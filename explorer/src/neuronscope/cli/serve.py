@@ -45,6 +45,8 @@ def serve_profiles(profiles: Sequence[Profile], host: str, port: int, open_brows
     tunnel = run.tunnel_command(bound)
     if tunnel:
         typer.echo(f"On your own machine first run: {tunnel}")
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        typer.echo(f"Listening on {host}: whoever reaches this machine can read these profiles.")
     typer.echo(f"Open {link}  (Ctrl-C stops the server)")
 
     def ready() -> None:

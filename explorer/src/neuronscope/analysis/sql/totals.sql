@@ -6,6 +6,7 @@
 -- Parameters: as of executions().
 -- Columns (ns, bytes):
 --   executions      executions of compiled programs or kernels;  copies: memory copies and fills
+--   devices         how many devices (process and device number) the range's work ran on
 --   device_time_ns  sum of all durations; exec_ns: of programs and kernels alone; launch_ns, program_ns, estimated_ns: its parts (sums)
 --   split           any execution of the range tells its launch cost
 --   first_ts, last_ts, span_ns  first start to last end
@@ -19,6 +20,7 @@ CREATE OR REPLACE MACRO totals(
 WITH sums AS (
     SELECT count(*) FILTER (kind = 'exec') AS executions,
            count(*) FILTER (kind <> 'exec') AS copies,
+           count(DISTINCT (process_id, device)) AS devices,
            coalesce(sum(duration_ns), 0)::BIGINT AS device_time_ns,
            coalesce(sum(duration_ns) FILTER (kind = 'exec'), 0)::BIGINT AS exec_ns,
            coalesce(sum(launch_part), 0)::BIGINT AS launch_ns,
