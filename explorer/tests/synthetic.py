@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - rows of JSON stay on their line
 """A deterministic CUDA trace as Kineto writes it: steps of operators, each with a nested call, a launch, a kernel, an arrow.
 
 Times are exact in nanoseconds and every figure that a reader should find is known beforehand (`Expected`).
@@ -16,7 +17,10 @@ ORIGIN_US = 1_419_247_332_500
 KERNELS = (
     ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, float*)", "aten::add"),
     ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64_execute_segment_k_off_kernel__5x_cublas", "aten::mm"),
-    ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>(float*)", "aten::mean"),
+    (
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>(float*)",
+        "aten::mean",
+    ),
 )
 EVENTS_PER_CALL = 7  # outer operator, inner operator, Python frame, launch, kernel, two arrow ends
 

@@ -2,8 +2,8 @@
 
 Run it after a change of a file format: ``python explorer/tests/golden/make_session.py``. Same script, same bytes.
 
-Six operators (mul, mean, add, rsqrt, mul, mul) in ProfilerStep#3 on logical core 0 of two physical cores (LNC 2), and the
-copy of the scalar for `add`. Launch cost 385 us each; program times are 2,800 … 3,900 ns; the third execution is half estimated.
+Six operators (mul, mean, add, rsqrt, mul, mul) in ProfilerStep#3 on logical core 0 of two physical cores (LNC 2), and
+the copy of the scalar for `add`. Launch cost 385 us each; programs of 2,800 … 3,900 ns; the third is half estimated.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ def trace_rows() -> list[str]:
     hashes = programs()
     rows: list[str] = []
 
-    def row(category: str, name: str, pid: int, tid: int, start: int, length: int, args: dict[str, Any]) -> None:
+    def row(  # noqa: PLR0917
+        category: str, name: str, pid: int, tid: int, start: int, length: int, args: dict[str, Any]
+    ) -> None:
         rows.append(
             f'  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": {pid}, "tid": {tid},\n'
             f'    "ts": {us(start)}, "dur": {duration(length)},\n    "args": {json.dumps(args)}\n  }}'
@@ -165,7 +167,14 @@ def trace_rows() -> list[str]:
         row("kernel", name, 0, 1 << 20, when["start"], when["end"] - when["start"], common)
         arrow("f", CORRELATION + when["id"], 0, 1 << 20, when["start"])
     copied = timeline()[COPY_BEFORE]
-    copy = {"correlation": CORRELATION + 90, "device": 0, "stream": 0, "execution_id": 90, "bytes": 2, "External id": 13}
+    copy = {
+        "correlation": CORRELATION + 90,
+        "device": 0,
+        "stream": 0,
+        "execution_id": 90,
+        "bytes": 2,
+        "External id": 13,
+    }
     row("privateuse1_runtime", "dmem_buf_copyin", PID, TID, copied["begin"] + 500, 1_000, copy)
     start = ORIGIN_NS - 100_000
     rows.append(
@@ -272,11 +281,15 @@ def executions() -> dict[str, list[Any]]:
 
 
 def events() -> dict[str, list[Any]]:
-    """Table `events` of ntrace.pb: the schedule call of each execution and its row per physical core; the copy; the wait."""
+    """Table `events` of ntrace.pb: schedule call and a row per physical core for each execution, the copy, the wait."""
     rows: list[tuple[str, str, int, int, int, int, int, int]] = []
     for when in timeline():
-        rows.append(("nrta_execute_schedule", "neuron_rt", when["begin"] + 8_000, when["begin"] + 9_500, TID, -1, when["id"], 0))
-        rows.extend(("nc_exec_running", "neuron_hw", when["start"], when["end"], 0, core, when["id"], 0) for core in (4, 5))
+        rows.append(
+            ("nrta_execute_schedule", "neuron_rt", when["begin"] + 8_000, when["begin"] + 9_500, TID, -1, when["id"], 0)
+        )
+        rows.extend(
+            ("nc_exec_running", "neuron_hw", when["start"], when["end"], 0, core, when["id"], 0) for core in (4, 5)
+        )
     copied = timeline()[COPY_BEFORE]["begin"]
     rows.append(("dmem_buf_copyin", "neuron_rt", copied + 600, copied + 1_300, TID, -1, 90, 2))
     end = timeline()[-1]["end"]

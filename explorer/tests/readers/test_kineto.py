@@ -1,7 +1,9 @@
+# ruff: noqa: E501 - rows of JSON stay on their line
 """torch.profiler traces of CUDA and others: links, attribution, gaps, lanes, steps, arrows."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +15,9 @@ from neuronscope.store import Profile
 Ingest = Callable[..., Profile]
 
 
-def x(cat: str, name: str, ts: float, dur: float, pid: int = 100, tid: int = 100, **args: Any) -> dict[str, Any]:
+def x(  # noqa: PLR0917
+    cat: str, name: str, ts: float, dur: float, pid: int = 100, tid: int = 100, **args: Any
+) -> dict[str, Any]:
     keys = {key.replace("_", " ") if key == "External_id" else key: value for key, value in args.items()}
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": keys}
 
@@ -80,7 +84,11 @@ def test_operator_launch_kernel_are_one_chain(ingest: Ingest) -> None:
     )
     assert edges(profile) == {("aten::mm", "cudaLaunchKernel", "dispatch"), ("cudaLaunchKernel", "gemm", "launch")}
     (flow,) = [f for f in rows(profile, "Flow") if f["dependency_type"] == "launch"]
-    assert (flow["in_table"], flow["out_table"], flow["gap_time"]) == ("SystemProfileEvents", "SystemProfileEvents", 15_000)
+    assert (flow["in_table"], flow["out_table"], flow["gap_time"]) == (
+        "SystemProfileEvents",
+        "SystemProfileEvents",
+        15_000,
+    )
 
 
 @pytest.mark.parametrize("ids", [{"External_id": 2}, {"correlation": 9}, {}], ids=["torch id", "correlation", "none"])
@@ -156,7 +164,7 @@ def test_slices_are_sorted_and_do_not_overlap_in_a_lane(ingest: Ingest, syntheti
     slices = rows(ingest(tmp_path / "cuda.json"), "Slice")
     keys = [(s["track_id"], s["lane"], s["start_ts"]) for s in slices]
     assert keys == sorted(keys)
-    for before, after in zip(slices, slices[1:], strict=False):
+    for before, after in itertools.pairwise(slices):
         if (before["track_id"], before["lane"]) == (after["track_id"], after["lane"]):
             assert before["end_ts"] <= after["start_ts"]
 
@@ -239,7 +247,12 @@ def test_the_schema_of_torch_1_8_gives_the_same(ingest: Ingest) -> None:
     launch["tid"], op["tid"] = "3239786240", "29463"
     profile = ingest([kernel_row, launch, op])
     (execution,) = rows(profile, "Execution")
-    assert (execution["op"], execution["device"], execution["stream_id"], execution["duration_ns"]) == ("aten::mm", 0, 7, 40_000)
+    assert (execution["op"], execution["device"], execution["stream_id"], execution["duration_ns"]) == (
+        "aten::mm",
+        0,
+        7,
+        40_000,
+    )
     assert execution["start_ts"] == 1_615_207_264_504_980_000
 
 
@@ -344,7 +357,11 @@ def test_ascend_device_work_is_linked_by_its_arrows(ingest: Ingest) -> None:
         [
             {"ph": "M", "name": "process_name", "pid": 4, "args": {"name": "Ascend Hardware"}},
             {**x("cpu_op", "aten::add", 0, 40.5, 2, 2), "ts": "1747103412345678.120"},
-            {**x("", "Add_kernel", 0, 7.25, 4, 6), "ts": "1747103412345700.999", "args": {"Task Type": "AI_CORE", "Stream Id": 6}},
+            {
+                **x("", "Add_kernel", 0, 7.25, 4, 6),
+                "ts": "1747103412345700.999",
+                "args": {"Task Type": "AI_CORE", "Stream Id": 6},
+            },
             arrow("s", 2, 2, "1747103412345678.120"),
             arrow("f", 4, 6, "1747103412345700.999"),
         ]
@@ -353,11 +370,24 @@ def test_ascend_device_work_is_linked_by_its_arrows(ingest: Ingest) -> None:
     (op,) = rows(profile, "HostOp")
     assert (execution["op"], execution["stream_id"], execution["device"]) == ("aten::add", 6, 0)
     assert execution["start_ts"] - op["start_ts"] == 22_879
-    assert edges(profile) == {("aten::add", "Add_kernel", "launch")} or ("aten::add", "Add_kernel", "async_npu") in edges(profile)
+    assert edges(profile) == {("aten::add", "Add_kernel", "launch")} or (
+        "aten::add",
+        "Add_kernel",
+        "async_npu",
+    ) in edges(profile)
 
 
 def test_instants_counters_and_memory_rows_are_kept_for_queries(ingest: Ingest) -> None:
-    memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", "pid": 1, "tid": 1, "ts": 5, "args": {"Bytes": 4}}
+    memory = {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "s": "t",
+        "pid": 1,
+        "tid": 1,
+        "ts": 5,
+        "args": {"Bytes": 4},
+    }
     counter = {"ph": "C", "name": "queue", "pid": 1, "tid": 1, "ts": 6, "args": {"depth": 2}}
     profile = ingest([x("cpu_op", "aten::mm", 0, 50), memory, counter])
     assert profile.table("Slice").num_rows == 1

@@ -23,9 +23,7 @@ def columns(intervals: list[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarr
 
 def overlap_in_lane(group: np.ndarray, lane: np.ndarray, start: np.ndarray, end: np.ndarray) -> bool:
     rows = list(zip(group.tolist(), lane.tolist(), start.tolist(), np.maximum(end, start + 1).tolist(), strict=True))
-    return any(
-        a[:2] == b[:2] and a[2] < b[3] and b[2] < a[3] for a, b in itertools.combinations(rows, 2)
-    )
+    return any(a[:2] == b[:2] and a[2] < b[3] and b[2] < a[3] for a, b in itertools.combinations(rows, 2))
 
 
 @given(INTERVALS)
@@ -53,7 +51,9 @@ def test_a_parent_encloses_its_child_unless_counted_as_crossing(intervals: list[
 @given(INTERVALS)
 def test_busy_time_is_the_union_per_group(intervals: list[tuple[int, int, int]]) -> None:
     group, start, end = columns(intervals)
-    covered = {(g, t) for g, s, e in zip(group.tolist(), start.tolist(), end.tolist(), strict=True) for t in range(s, e)}
+    covered = {
+        (g, t) for g, s, e in zip(group.tolist(), start.tolist(), end.tolist(), strict=True) for t in range(s, e)
+    }
     assert lanes.busy_ns(group, start, end) == len(covered)
 
 

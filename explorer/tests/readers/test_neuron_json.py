@@ -22,7 +22,10 @@ def test_an_export_counts_the_union_over_cores(ingest: Ingest) -> None:
     profile = ingest(json.dumps({"trace_event": events}))
     assert profile.result.format == "neuron-explorer JSON export"
     executions = profile.table("Execution").to_pylist()
-    assert [(e["execution_id"], e["duration_ns"], e["physical_cores"]) for e in executions] == [(1, 300, 2), (2, 200, 2)]
+    assert [(e["execution_id"], e["duration_ns"], e["physical_cores"]) for e in executions] == [
+        (1, 300, 2),
+        (2, 200, 2),
+    ]
     assert (profile.result.device_time_ns, profile.result.device_busy_ns) == (500, 500)
     assert [t["short"] for t in profile.table("Track").to_pylist()] == ["neuron_hw/NC0:4", "neuron_hw/NC0:5"]
 
@@ -30,7 +33,14 @@ def test_an_export_counts_the_union_over_cores(ingest: Ingest) -> None:
 def test_runtime_events_pair_by_tracking_id_and_loose_ends_are_reported(ingest: Ingest) -> None:
     def row(phase: str, tracking: int, at: int, execution: int, core: int) -> dict[str, Any]:
         data = {"exec_id": execution, "device_core_idx": core}
-        return {"event_type": "nc_exec_running", "phase": phase, "tracking_id": tracking, "nc_idx": 0, "timestamp_ns": at, "data": data}
+        return {
+            "event_type": "nc_exec_running",
+            "phase": phase,
+            "tracking_id": tracking,
+            "nc_idx": 0,
+            "timestamp_ns": at,
+            "data": data,
+        }
 
     events = [
         row("start", 1, 1000, 1, 4), row("start", 2, 1100, 1, 5), row("stop", 1, 1400, 1, 4), row("stop", 2, 1600, 1, 5),

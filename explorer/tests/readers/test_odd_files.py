@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - rows of JSON stay on their line
 """Damaged and peculiar traces: what can be shown is shown, and every repair and loss is counted with its place."""
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def test_bytes_that_are_not_utf8_are_replaced_and_counted(ingest: Ingest) -> Non
 
 @pytest.mark.parametrize("word", ["inf", "-inf", "nan", "-nan(ind)", "NaN", "Infinity", "None"])
 def test_bare_words_in_arguments_are_unknown(ingest: Ingest, word: str) -> None:
-    copy = KERNEL.replace("kernel", "gpu_memcpy", 1).replace('"stream": 7', f'"stream": 7, "memory bandwidth (GB/s)": {word}')
+    copy = KERNEL.replace("kernel", "gpu_memcpy", 1).replace(
+        '"stream": 7', f'"stream": 7, "memory bandwidth (GB/s)": {word}'
+    )
     profile = ingest(document(copy.replace('"dur": 10.000', '"dur": 0').replace('"ts": 30.000', '"ts": 60.000')))
     assert counts(profile) == (4, 4, 1, 0)
     executions = profile.table("Execution").to_pylist()
@@ -159,11 +162,15 @@ def test_a_second_document_is_not_dropped_silently(ingest: Ingest) -> None:
 
 
 def test_an_array_without_its_bracket_loads_as_it_is(ingest: Ingest) -> None:
-    profile = ingest('[\n{"name": "a", "ph": "X", "ts": 1, "dur": 5, "pid": 1, "tid": 1},\n{"name": "b", "ph": "X", "ts": 2, "dur": 1, "pid": 1, "tid": 1},\n')
+    profile = ingest(
+        '[\n{"name": "a", "ph": "X", "ts": 1, "dur": 5, "pid": 1, "tid": 1},\n{"name": "b", "ph": "X", "ts": 2, "dur": 1, "pid": 1, "tid": 1},\n'
+    )
     assert counts(profile) == (2, 2, 0, 0)
 
 
-@pytest.mark.parametrize("encode", [lambda t: b"\xef\xbb\xbf" + t.replace("\n", "\r\n").encode(), lambda t: t.encode("utf-16")])
+@pytest.mark.parametrize(
+    "encode", [lambda t: b"\xef\xbb\xbf" + t.replace("\n", "\r\n").encode(), lambda t: t.encode("utf-16")]
+)
 def test_what_windows_tools_make_of_a_file_loads(ingest: Ingest, encode: Callable[[str], bytes]) -> None:
     assert counts(ingest(encode(document()))) == (3, 3, 0, 0)
 
@@ -173,7 +180,9 @@ def test_brackets_in_the_trace_name_are_no_end_of_the_list(ingest: Ingest) -> No
 
 
 def test_arguments_of_any_type_load(ingest: Ingest) -> None:
-    rows = [AFTER.replace('"args": {}', f'"args": {value}') for value in ("[]", "null", '"x"', "7", '{"External id": "5"}')]
+    rows = [
+        AFTER.replace('"args": {}', f'"args": {value}') for value in ("[]", "null", '"x"', "7", '{"External id": "5"}')
+    ]
     profile = ingest(document(*rows))
     assert counts(profile) == (8, 8, 0, 0)
     attributes = profile.table("SystemProfileEvents")["extra_attributes_json"].to_pylist()

@@ -1,4 +1,4 @@
-"""Public traces of real accelerators, laid beside the checkout where tests run in full; exact figures from their index."""
+"""Public traces of real accelerators, laid beside the checkout where tests run in full; figures from their index."""
 
 from __future__ import annotations
 
@@ -44,10 +44,14 @@ def test_a_real_trace_gives_its_exact_figures(entry: dict[str, Any], tmp_path: P
     assert kernels.num_rows == exact["kernels"]
     assert (pc.sum(kernels["duration_ns"]).as_py() or 0) == exact["kernel_total_ns"]
     assert len(set(kernels["name"].to_pylist())) == exact["distinct_kernels"]
-    assert (result.device_slices, result.device_busy_ns) == (exact["gpu_events"], sum(exact["gpu_busy_union_ns"].values()))
+    assert (result.device_slices, result.device_busy_ns) == (
+        exact["gpu_events"],
+        sum(exact["gpu_busy_union_ns"].values()),
+    )
     assert profile.table("HostOp").num_rows == exact["cpu_op"]
     assert sorted(profile.table("Step")["name"].to_pylist()) == exact["steps"]
-    query = "SELECT name, count(*) AS n, sum(duration_ns)::BIGINT AS ns FROM Execution WHERE kind = 'exec' GROUP BY name ORDER BY ns DESC, name LIMIT 5"
+    query = """SELECT name, count(*) AS n, sum(duration_ns)::BIGINT AS ns FROM Execution WHERE kind = 'exec'
+               GROUP BY name ORDER BY ns DESC, name LIMIT 5"""
     found = [(row["n"], row["ns"]) for row in profile.sql(query).to_pylist()]
     assert found == [(count, ns) for _, count, ns in exact["top5"]]
 
@@ -107,7 +111,16 @@ def test_an_odd_file_gives_what_its_user_expects(entry: dict[str, Any], tmp_path
         "depth": {events[s["event_id"]]["name"]: s["lane"] for s in slices},
         "dur": {e["name"]: e["duration_ns"] / 1000 for e in events},
     }
-    bounds = {"events_min", "slices_min", "total_min_us", "span_us_max", "name_contains", "comm", "comm_us", "overlap_us"}
+    bounds = {
+        "events_min",
+        "slices_min",
+        "total_min_us",
+        "span_us_max",
+        "name_contains",
+        "comm",
+        "comm_us",
+        "overlap_us",
+    }
     for key, value in expect.items():
         if key not in bounds:
             assert measured[key] == value, key

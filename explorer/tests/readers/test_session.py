@@ -36,7 +36,9 @@ def copy(golden: Path, tmp_path: Path) -> Path:
     return directory
 
 
-def test_the_checked_in_session_is_what_its_script_writes(make_session: ModuleType, golden: Path, tmp_path: Path) -> None:
+def test_the_checked_in_session_is_what_its_script_writes(
+    make_session: ModuleType, golden: Path, tmp_path: Path
+) -> None:
     make_session.main(tmp_path)
     written = {p.relative_to(tmp_path): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     checked_in = {p.relative_to(golden): p.read_bytes() for p in golden.rglob("*") if p.is_file()}
@@ -99,7 +101,12 @@ def test_facts_of_the_launch_come_through(profile: Profile) -> None:
         "naive.py:17",
         3,
     )
-    assert (first["bytes_read"], first["bytes_written"], first["flops"], first["overload"]) == (8192, 4096, 2048, "aten::mul.Tensor")
+    assert (first["bytes_read"], first["bytes_written"], first["flops"], first["overload"]) == (
+        8192,
+        4096,
+        2048,
+        "aten::mul.Tensor",
+    )
     op = rows(profile, "SystemProfileEvents")[first["op_event_id"]]
     assert (op["name"], op["trace_event_source"]) == ("aten::mul", "framework")
 
@@ -122,7 +129,9 @@ def test_the_chain_leads_from_the_operator_to_both_cores(profile: Profile) -> No
         [("nrta_execute_schedule", "neuron_rt")],
         [("nc_exec_running", "neuron_hw")] * 2,
     ]
-    assert {tuple(e["flow_id"]) for e in events.values() if e["name"] == "nc_exec_running"} == {(str(i),) for i in range(101, 107)}
+    assert {tuple(e["flow_id"]) for e in events.values() if e["name"] == "nc_exec_running"} == {
+        (str(i),) for i in range(101, 107)
+    }
 
 
 def test_the_scalars_copy_has_its_own_chain_and_lane(profile: Profile, make_session: ModuleType) -> None:
@@ -149,7 +158,14 @@ def test_slices_carry_the_launch_split_and_the_estimate_mark(profile: Profile) -
     found = profile.sql(query).to_pylist()
     assert [f["launch_ns"] for f in found] == [385_000] * 12
     assert [f["estimated"] for f in found] == [False, False, True, False, False, False] * 2
-    assert [f["op"] for f in found[:6]] == ["aten::mul", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul", "aten::mul"]
+    assert [f["op"] for f in found[:6]] == [
+        "aten::mul",
+        "aten::mean",
+        "aten::add",
+        "aten::rsqrt",
+        "aten::mul",
+        "aten::mul",
+    ]
 
 
 def test_device_tables_lay_each_program_at_its_executions(profile: Profile, make_session: ModuleType) -> None:
@@ -166,7 +182,11 @@ def test_device_tables_lay_each_program_at_its_executions(profile: Profile, make
     assert [e["row_count"] for e in rows(profile, "ExecutionInfo")] == [1] * 6
     assert len(rows(profile, "DeviceProfileList")) == 6
     (metadata,) = rows(profile, "Metadata")
-    assert (metadata["num_physical_cores"], metadata["is_simulation"], metadata["profile_schema_version"]) == (2, True, "7.4.0")
+    assert (metadata["num_physical_cores"], metadata["is_simulation"], metadata["profile_schema_version"]) == (
+        2,
+        True,
+        "7.4.0",
+    )
 
 
 def test_host_samples_are_kept(profile: Profile) -> None:
@@ -205,7 +225,19 @@ def test_the_step_holds_its_device_work(profile: Profile, make_session: ModuleTy
 
 def test_trace_json_alone_gives_the_same_executions(ingest: Ingest, copy: Path, profile: Profile) -> None:
     alone = ingest(copy / "trace.json")
-    keys = ("execution_id", "op", "overload", "neff", "start_ts", "end_ts", "launch_ns", "program_ns", "estimated_ns", "shapes", "step")
+    keys = (
+        "execution_id",
+        "op",
+        "overload",
+        "neff",
+        "start_ts",
+        "end_ts",
+        "launch_ns",
+        "program_ns",
+        "estimated_ns",
+        "shapes",
+        "step",
+    )
     expected = [{key: e[key] for key in keys} for e in rows(profile, "Execution") if e["kind"] == "exec"]
     assert [{key: e[key] for key in keys} for e in rows(alone, "Execution")] == expected
     assert alone.info["label"] == "emulated · trn2"
@@ -213,7 +245,9 @@ def test_trace_json_alone_gives_the_same_executions(ingest: Ingest, copy: Path, 
     assert alone.table("Flow").num_rows > 18
 
 
-def test_without_execution_rows_the_device_interaction_gives_the_times(ingest: Ingest, copy: Path, profile: Profile) -> None:
+def test_without_execution_rows_the_device_interaction_gives_the_times(
+    ingest: Ingest, copy: Path, profile: Profile
+) -> None:
     document = json.loads((copy / "trace.json").read_text())
     document["traceEvents"] = [e for e in document["traceEvents"] if e.get("cat") != "kernel"]
     folded = ingest(json.dumps(document))
@@ -229,7 +263,7 @@ def test_a_session_without_trace_json_still_has_its_device(ingest: Ingest, copy:
     (copy / "trace.json").unlink()
     profile = ingest(copy)
     executions = rows(profile, "Execution")
-    assert [e["op"] for e in executions if e["kind"] == "exec"][0] == "aten::mul"
+    assert next(e["op"] for e in executions if e["kind"] == "exec") == "aten::mul"
     assert {t["kind"] for t in rows(profile, "Track")} == {"runtime", "device", "copy"}
     assert profile.result.merged == 0
 

@@ -178,7 +178,9 @@ def test_sql_can_only_read_this_profile(store: Store, trace: Path, query: str) -
 
 def test_sql_that_takes_too_long_is_stopped(store: Store, trace: Path) -> None:
     with pytest.raises(SqlError, match=r"stopped after 0\.2 s"):
-        store.add(trace).sql("SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range + b.range = 7", timeout_s=0.2)
+        store.add(trace).sql(
+            "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range + b.range = 7", timeout_s=0.2
+        )
 
 
 def test_the_default_place_follows_xdg_and_the_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

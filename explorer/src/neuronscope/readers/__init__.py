@@ -1,7 +1,7 @@
 """Read any profile into Parquet. Start at `ingest`; one module per format, each a `Reader`.
 
-The way of an event: `detect` picks the reader → `json_events` / `session` turn bytes into columns → `model` gives them
-tracks, lanes, links, executions, gaps and steps → `write` makes the Parquet tables.
+The way of an event: `detect` picks the reader → `json_events`, `chrome` and `session` turn bytes into columns (`trace`)
+→ `model` gives them tracks, lanes, links, executions, gaps and steps → `write` makes the Parquet tables.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ __all__ = ["FormatError", "IngestResult", "IngestWarning", "Progress", "Reader",
 
 
 class Reader(Protocol):
-    """Reads one format. `source` is what will be read; of a folder with several sessions it is the one taken."""
+    """Reads one format. Of a folder with several sessions `source` is the one taken."""
 
-    format: str
-    source: Path
+    @property
+    def format(self) -> str:
+        """What the user is told it is, as far as is known before reading."""
+        ...
+
+    @property
+    def source(self) -> Path:
+        """The file or folder that will be read."""
+        ...
 
     def files(self) -> list[Path]:
         """Every file that a change of would change the profile."""

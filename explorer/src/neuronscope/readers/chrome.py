@@ -307,7 +307,6 @@ class _Chrome:
             ts=columns.ts[rows] + self.base,
             pid=self.pid[rows],
             tid=self.tid[rows],
-            encloses=np.ones(len(rows), np.bool_),
             number=number,
         )
 
@@ -369,7 +368,7 @@ class _Chrome:
 
     @staticmethod
     def _numbers(column: pa.DictionaryArray, labels: dict[int, str]) -> Int64:
-        """Process or thread ids as int64; texts that hold no number get negative numbers, their text goes to `labels`."""
+        """Process or thread ids as int64; texts without a number get negative ones and go to `labels`."""
         values: list[int] = []
         for index, raw in enumerate(column.dictionary.to_pylist()):
             text = _text(raw)

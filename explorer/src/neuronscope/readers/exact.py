@@ -123,7 +123,7 @@ def int64(value: object, default: int = -1) -> int:
         except ValueError:
             return default
     if isinstance(value, float):
-        if value != value or abs(value) > 2**62 or int(value) != value:
+        if not abs(value) <= 2**62 or int(value) != value:  # not a number is not <= anything
             return default
         value = int(value)
     if isinstance(value, int) and -_INT64_MAX <= value <= _INT64_MAX:

@@ -1,5 +1,7 @@
-"""Chrome-format JSON → columns. The file is parsed in pieces of some megabytes: a strict typed parser first, and where it
-refuses, event by event with `salvage`. Whatever is mended or lost is counted with its byte offset; nothing is silent.
+"""Chrome-format JSON → columns.
+
+The file is parsed in pieces of some megabytes: a strict typed parser first, and where it refuses, event by event with
+`salvage`. Whatever is mended or lost is counted with its byte offset; nothing is silent.
 
 `parse(data)` is the entry; `Columns` are what the rest of the reader works on.
 """
@@ -102,7 +104,7 @@ class Fault:
 class Columns:
     """All events of a document, one row each, in file order.
 
-    `ids` holds flow and async ids as text; `args` the JSON text of the arguments (empty: none). Ids are -1 where missing.
+    `ids` holds flow and async ids as text, `args` the arguments as JSON text (empty: none). Missing ids are -1.
     """
 
     ph: pa.Array
@@ -141,7 +143,7 @@ class Document:
 
 
 def load(path: Path, progress: Callable[[float], None] | None = None) -> tuple[bytes, dict[str, Fault]]:
-    """The decompressed bytes of a file and what was wrong with its compression (cut short, damaged, several members)."""
+    """The decompressed bytes of a file, and what was wrong with its compression."""
     raw = path.read_bytes()
     if raw[:2] != b"\x1f\x8b":
         return raw, {}
@@ -470,7 +472,7 @@ class _Walker:
 
 def _tighten(loose: _LooseEvent) -> _Event:
     def text(raw: msgspec.Raw) -> str:
-        if not len(raw):  # type: ignore[arg-type]
+        if not len(raw):
             return ""
         value = msgspec.json.decode(raw)
         return value if isinstance(value, str) else "" if value is None else bytes(raw).decode("utf-8", "replace")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy.typing as npt
 
 from neuronscope.readers.exact import Int64
 
-__all__ = ["Nesting", "busy_ns", "enclosing", "free_lanes", "groups_of", "nest", "running_end"]
+__all__ = ["Nesting", "Stacks", "busy_ns", "enclosing", "free_lanes", "groups_of", "nest", "running_end"]
 
 Int32 = npt.NDArray[np.int32]
 
@@ -30,11 +32,11 @@ def groups_of(group: Int64) -> list[tuple[int, int]]:
         return []
     cuts = np.flatnonzero(np.diff(group)) + 1
     bounds = [0, *cuts.tolist(), len(group)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(itertools.pairwise(bounds))
 
 
 def nest(group: Int64, start: Int64, end: Int64) -> Nesting:
-    """Nesting inside each group; rows sorted by (group, start, longest first). An empty interval counts as 1 ns long."""
+    """Nesting inside each group; rows sorted by (group, start, longest first). Empty intervals count as 1 ns long."""
     count = len(start)
     depth = np.zeros(count, np.int32)
     parent = np.full(count, -1, np.int64)
@@ -91,7 +93,7 @@ def free_lanes(group: Int64, start: Int64, end: Int64) -> Int32:
             continue
         fresh = np.flatnonzero(~overlap)
         bounds = [*fresh.tolist(), high - low]
-        for first, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        for first, stop in itertools.pairwise(bounds):
             if stop - first > 1:
                 lanes[low + first : low + stop] = _greedy(begins[first:stop], ends[first:stop])
     return lanes
@@ -114,17 +116,19 @@ def _greedy(begins: Int64, ends: Int64) -> Int32:
     return lanes
 
 
-def enclosing(
-    nesting: Nesting, bounds: dict[int, tuple[int, int]], start: Int64, end: Int64, group: Int64, at: Int64
-) -> Int64:
-    """Row of the innermost interval of `group` that is open at `at`, -1 none.
+@dataclass(frozen=True)
+class Stacks:
+    """Nested intervals to ask what was open when: rows sorted by (group, start), bounds of each group's rows."""
 
-    Args:
-        nesting: of the rows, which are sorted by (group, start).
-        bounds: first and last row of each group.
-        start, end: of the rows.
-        group, at: the questions.
-    """
+    nesting: Nesting
+    bounds: Mapping[int, tuple[int, int]]
+    start: Int64
+    end: Int64
+
+
+def enclosing(stacks: Stacks, group: Int64, at: Int64) -> Int64:
+    """Row of the innermost interval of each `group` that is open at the time `at`, -1 none."""
+    nesting, bounds, start, end = stacks.nesting, stacks.bounds, stacks.start, stacks.end
     found = np.full(len(at), -1, np.int64)
     for value in np.unique(group).tolist():
         if value not in bounds:

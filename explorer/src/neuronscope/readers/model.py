@@ -8,16 +8,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from neuronscope.readers import lanes
-from neuronscope.readers.exact import Int64, int64_column
+from neuronscope.readers.arguments import Inputs, attributes, decode, emulator_facts, print_inputs, texts_of
+from neuronscope.readers.exact import Int64
+from neuronscope.readers.keys import codes_of, latest_row, lookup, lookup_sorted, match_arrows, pair_codes
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.tables import named_table
 from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, Events, Role, Trace
+from neuronscope.readers.wording import gap_texts, iso_time
 from neuronscope.schema.published import arrow_schema
 
 __all__ = ["Built", "build"]
@@ -86,7 +89,7 @@ class _Model:
         self.name_index = {name: code for code, name in enumerate(self.names)}
 
     def assign_processes(self) -> None:
-        """Host process of every row: device rows carry a device number instead and belong to the process that launched."""
+        """Host process of every row; device rows carry a device number instead and belong to who launched them."""
         ev = self.ev
         strong = np.isin(ev.role, (Role.OP, Role.RUNTIME, Role.DISPATCH, Role.ANNOTATION, Role.NRT))
         if self._is_ascend():
@@ -104,7 +107,7 @@ class _Model:
         if len(pids) > 1:
             launches = np.flatnonzero((ev.correlation >= 0) & np.isin(ev.role, (Role.RUNTIME, Role.DISPATCH)))
             rows = np.flatnonzero(on_device & (ev.correlation >= 0))
-            launch = _lookup(ev.correlation[launches], launches, ev.correlation[rows])
+            launch = lookup(ev.correlation[launches], launches, ev.correlation[rows])
             process[rows[launch >= 0]] = ev.pid[launch[launch >= 0]]
         self.process = process
         drawn = ~np.isin(ev.role, (Role.SPAN, Role.INSTANT))
@@ -118,7 +121,7 @@ class _Model:
         """Operator calls, their parents and self time."""
         ev = self.ev
         rows = np.flatnonzero(ev.role == Role.OP)
-        thread = _pair_codes(ev.pid[rows], ev.tid[rows])
+        thread = pair_codes(ev.pid[rows], ev.tid[rows])
         order = np.argsort(thread, kind="stable")
         rows, thread = rows[order], thread[order]
         start, end = ev.start[rows], ev.end[rows]
@@ -141,13 +144,13 @@ class _Model:
 
     def operator_by_external(self, external: Int64) -> Int64:
         """Row of the operator call with the given torch id, -1 none."""
-        found = _lookup_sorted(self.op_external, self.op_by_external, external)
+        found = lookup_sorted(self.op_external, self.op_by_external, external)
         return np.where(external > 0, found, -1)
 
     def operator_enclosing(self, rows: Int64) -> Int64:
         """Innermost operator call that is open on the row's thread when the row starts, -1 none."""
         ev = self.ev
-        thread = _pair_codes(ev.pid[rows], ev.tid[rows])
+        thread = pair_codes(ev.pid[rows], ev.tid[rows])
         found = np.full(len(rows), -1, np.int64)
         values, first = np.unique(thread, return_index=True)
         for value, at in zip(values.tolist(), first.tolist(), strict=True):
@@ -159,15 +162,13 @@ class _Model:
             here = np.flatnonzero(thread == value)
             group = np.zeros(len(here), np.int64)
             ops = self.op_rows
-            inner = lanes.enclosing(
-                self.op_nesting, {0: self.op_bounds[key]}, ev.start[ops], ev.end[ops], group, ev.start[rows[here]]
-            )
+            stacks = lanes.Stacks(self.op_nesting, {0: self.op_bounds[key]}, ev.start[ops], ev.end[ops])
+            inner = lanes.enclosing(stacks, group, ev.start[rows[here]])
             found[here] = np.where(inner >= 0, ops[inner] if len(ops) else -1, -1)
         return found
 
     def find_steps(self) -> None:
         """ProfilerStep#N ranges of the host, and the step of each host event by its start."""
-        ev = self.ev
         codes = {code: int(match[1]) for code, name in enumerate(self.names) if (match := _STEP.match(name))}
         rows = np.flatnonzero(np.isin(self.name_code, list(codes)) & (self.host)) if codes else np.zeros(0, np.int64)
         self.step_rows = rows
@@ -203,16 +204,16 @@ class _Model:
         self.built.device_slices = len(execution["start_ts"])
         self.built.device_time_ns = int(execution["duration_ns"].sum())
         if self.busy is None:
-            device = _pair_codes(execution["process_id"], execution["device"])
+            device = pair_codes(execution["process_id"], execution["device"])
             self.busy = device, execution["start_ts"], execution["end_ts"]
         self.built.device_busy_ns = lanes.busy_ns(*self.busy)
 
     def _executions_of_rows(self) -> None:
-        """Kernels, copies and fills of a trace: one row each; rows of our emulator carry their split in the arguments."""
+        """Kernels, copies and fills of a trace; rows of our emulator carry their split in the arguments."""
         ev = self.ev
         rows = np.flatnonzero(self.device)
         if self._is_ascend() and len(rows):
-            kinds = _argument_texts(ev, rows, "Task Type")
+            kinds = texts_of(ev, rows, "Task Type")
             rows = rows[np.array([not _NO_WORK_TASKS.search(kind) for kind in kinds], np.bool_)]
         if self.trace.neuron and not len(rows):
             rows = np.flatnonzero(ev.role == Role.DRIVER)  # correlate_device_time=False: no execution rows
@@ -225,9 +226,9 @@ class _Model:
         op = np.where(op >= 0, op, self._operator_by_arrow(rows))
         self.op_of[rows] = op
         drivers = np.flatnonzero((ev.role == Role.DRIVER) & (ev.execution_id >= 0))
-        enqueued = _lookup(ev.execution_id[drivers], drivers, ev.execution_id[rows])
+        enqueued = lookup(ev.execution_id[drivers], drivers, ev.execution_id[rows])
         enqueue = np.where(enqueued >= 0, ev.start[enqueued], -1) if len(drivers) else np.full(count, -1, np.int64)
-        facts = _neuron_arguments(ev, rows) if self.trace.neuron else {}
+        facts = emulator_facts(ev, rows) if self.trace.neuron else {}
         none = np.full(count, -1, np.int64)
         launch_ns, program_ns = facts.get("launch_ns", none), facts.get("program_ns", none)
         start, end = ev.start[rows].copy(), ev.end[rows]
@@ -245,7 +246,7 @@ class _Model:
         duration = end - start
         cores = np.ones(count, np.int32)
         if self.trace.neuron and count and (ev.pcore[rows] >= 0).any():
-            self.busy = _pair_codes(self.process[rows], ev.nc[rows]), start, end
+            self.busy = pair_codes(self.process[rows], ev.nc[rows]), start, end
             first, end, duration, cores = self._over_cores(rows, start, end)
             kept = rows[first]
             facts = {}
@@ -302,7 +303,7 @@ class _Model:
         """
         ev = self.ev
         alone = np.where(ev.execution_id[rows] >= 0, -1, rows)
-        key = _codes(np.stack((self.process[rows], ev.nc[rows], ev.execution_id[rows], alone)))
+        key = codes_of(np.stack((self.process[rows], ev.nc[rows], ev.execution_id[rows], alone)))
         _, first, group = np.unique(key, return_index=True, return_inverse=True)
         order = np.lexsort((start, group))
         before = lanes.running_end(group[order], end[order])
@@ -320,11 +321,11 @@ class _Model:
         if not len(launches) or not len(rows):
             return np.full(len(rows), -1, np.int64)
         # Of several calls with one id the row's own process decides, then the last one to begin before the device row.
-        key = _pair_codes(
+        key = pair_codes(
             np.concatenate((self.process[launches], self.process[rows])),
             np.concatenate((ev.correlation[launches], ev.correlation[rows])),
         )
-        found = _lookup(key[: len(launches)], launches, key[len(launches) :])
+        found = lookup(key[: len(launches)], launches, key[len(launches) :])
         return np.where(ev.correlation[rows] >= 0, found, -1)
 
     def _operator_by_arrow(self, rows: Int64) -> Int64:
@@ -351,13 +352,13 @@ class _Model:
         if not len(linked):
             return shapes, dtypes
         texts = self.ev.args.take(pa.array(linked)).to_pylist()
-        decoded = _decode_arguments(texts, _Inputs)
+        decoded = decode(texts, Inputs)
         table: dict[tuple[bytes, bytes], tuple[str, str]] = {}
         printed = []
         for item in decoded:
             key = (bytes(item.dims), bytes(item.types))
             if key not in table:
-                table[key] = _print_inputs(*key)
+                table[key] = print_inputs(*key)
             printed.append(table[key])
         at = np.searchsorted(linked, op)
         known = op >= 0
@@ -395,18 +396,18 @@ class _Model:
         cores = np.zeros(len(identity), np.int32)
         for roles in (DEVICE_ROLES, (Role.NRT,), (Role.DRIVER,), (Role.DISPATCH,)):
             held = np.flatnonzero(np.isin(ev.role, [*roles]) & (ev.execution_id >= 0))
-            first = _lookup(ev.execution_id[held], held, identity)
+            first = lookup(ev.execution_id[held], held, identity)
             if roles is DEVICE_ROLES:
                 values, counts = np.unique(ev.execution_id[held], return_counts=True)
-                cores = _lookup_sorted(values, counts.astype(np.int64), identity).clip(0).astype(np.int32)
+                cores = lookup_sorted(values, counts.astype(np.int64), identity).clip(0).astype(np.int32)
             rows = np.where(rows >= 0, rows, first)
         op = self.operator_by_external(column["external_id"].astype(np.int64))
         launches = np.flatnonzero((ev.role == Role.DISPATCH) & (ev.execution_id >= 0))
-        self.launch_of = _lookup(ev.execution_id[launches], launches, identity)
+        self.launch_of = lookup(ev.execution_id[launches], launches, identity)
         op = np.where(op >= 0, op, np.where(self.launch_of >= 0, self.op_of[self.launch_of], -1))
         order = np.argsort(identity, kind="stable")
         owned = np.flatnonzero(ev.execution_id >= 0)
-        at = _lookup_sorted(identity[order], order, ev.execution_id[owned])
+        at = lookup_sorted(identity[order], order, ev.execution_id[owned])
         belongs = (at >= 0) & (self.op_of[owned] < 0)
         self.op_of[owned[belongs]] = op[at[belongs]]
         start, end = column["start_ns"].astype(np.int64), column["end_ns"].astype(np.int64)
@@ -454,7 +455,9 @@ class _Model:
     def _names_of(self, rows: Int64) -> npt.NDArray[Any]:
         """Names of events, empty where the row is -1."""
         names = np.array([*self.names, ""], object)
-        return names[np.where(rows >= 0, self.name_code[rows], len(self.names))] if len(self.ev) else names[rows * 0 - 1]
+        return (
+            names[np.where(rows >= 0, self.name_code[rows], len(self.names))] if len(self.ev) else names[rows * 0 - 1]
+        )
 
     def make_gaps(self) -> None:
         """Idle time before each execution on its device, with its cause where the file can tell."""
@@ -462,12 +465,12 @@ class _Model:
         ev = self.ev
         start, end = execution["start_ts"], execution["end_ts"]
         count = len(start)
-        device = _pair_codes(execution["process_id"], execution["device"])
+        device = pair_codes(execution["process_id"], execution["device"])
         order = np.lexsort((start, device))
         before = np.full(count, -1, np.int64)
         before[order] = lanes.running_end(device[order], end[order])
         previous = np.full(count, -1, np.int64)
-        previous[order] = _latest_row(device[order], end[order], order)
+        previous[order] = latest_row(device[order], end[order], order)
         gap = np.where(before >= 0, np.maximum(start - before, 0), -1)
         launched = np.where(self.launch_of >= 0, ev.start[self.launch_of], -1) if len(ev) else np.full(count, -1)
         enqueued = execution["enqueue_ts"]
@@ -491,7 +494,7 @@ class _Model:
             "start_ts": start[rows] - gap[rows],
             "end_ts": start[rows],
             "cause": np.where(cause[rows] == "first", "unknown", cause[rows]),
-            "text": _gap_texts(gap[rows], cause[rows], called[rows], before[rows], start[rows]),
+            "text": gap_texts(gap[rows], cause[rows], called[rows], before[rows], start[rows]),
             "previous_event_id": execution["event_id"][previous[rows]] if len(rows) else rows,
             "next_event_id": execution["event_id"][rows],
         }
@@ -517,7 +520,9 @@ class _Model:
         second = np.where(np.isin(section, (_HARDWARE, _DEVICE_NOTES)), ev.stream, -1)
         first = np.where(section == _STREAM, ev.stream, first)
         second = np.where(section == _TRANSFERS, -1, second)
-        first = np.where((section == _NRT) | (section == _TRANSFERS) | ((section == _HARDWARE) & (ev.nc >= 0)), ev.nc, first)
+        first = np.where(
+            (section == _NRT) | (section == _TRANSFERS) | ((section == _HARDWARE) & (ev.nc >= 0)), ev.nc, first
+        )
         second = np.where((section == _HARDWARE) & (ev.nc >= 0), ev.pcore, second)
         if neuron:
             second = np.where((section == _HARDWARE) & (ev.nc < 0), -1, second)
@@ -526,7 +531,7 @@ class _Model:
         rows = np.flatnonzero(drawn)
         rank = (self.process[rows] != self.main_pid).astype(np.int64)
         keys = np.stack((rank, self.process[rows], section[rows], first[rows], second[rows]))
-        codes = _codes(keys)
+        codes = codes_of(keys)
         values, where, code = np.unique(codes, return_index=True, return_inverse=True)
         described = [tuple(int(k) for k in keys[:, at]) for at in where.tolist()]
         main_thread = self._main_threads(rows)
@@ -641,7 +646,7 @@ class _Model:
             identity = execution["execution_id"]
             by_id = np.argsort(identity, kind="stable")
             owned = np.flatnonzero((ev.execution_id >= 0) & ~np.isin(ev.role, (Role.SPAN, Role.INSTANT)))
-            at = _lookup_sorted(identity[by_id], by_id, ev.execution_id[owned])
+            at = lookup_sorted(identity[by_id], by_id, ev.execution_id[owned])
             owned, at = owned[at >= 0], at[at >= 0]
             codes = np.array([self.code_of(name) for name in execution["op"]] or [0], np.int64)
             named = execution["op"][at] != ""
@@ -652,19 +657,19 @@ class _Model:
         for name in (*dict.fromkeys(execution["name"]), *dict.fromkeys(execution["op"])):
             self.code_of(name)
         codes = np.concatenate((self.name_code[rows], op_name[rows]))
-        listed = {code: None for code in np.unique(codes).tolist()}
+        listed = dict.fromkeys(np.unique(codes).tolist())
         listed.update({self.code_of(n): None for n in dict.fromkeys(execution["name"]) if n})
         listed.update({self.code_of(n): None for n in dict.fromkeys(execution["op"]) if n})
         dense = np.zeros(len(self.names) + 1, np.int64)
         dense[list(listed)] = np.arange(len(listed))
-        self.tables["Name"] = _table(
+        self.tables["Name"] = named_table(
             "Name",
             {
                 "name_id": np.arange(len(listed)),
                 "name": [self.names[code] for code in listed],
             },
         )
-        self.tables["Slice"] = _table(
+        self.tables["Slice"] = named_table(
             "Slice",
             {
                 "event_id": rows,
@@ -718,7 +723,7 @@ class _Model:
         source, target, kind = source[first], target[first], kind[first]
         names = pa.array([e[2] for e in edges])
         constant = pa.DictionaryArray.from_arrays(np.zeros(len(source), np.int32), pa.array(["SystemProfileEvents"]))
-        self.tables["Flow"] = _table(
+        self.tables["Flow"] = named_table(
             "Flow",
             {
                 "in_id": source,
@@ -736,7 +741,7 @@ class _Model:
         self.edges.append((source[keep], target[keep], kind))
 
     def _neuron_chain(self) -> None:
-        """op → dispatch → device interaction → schedule → execution on each physical core, by execution id."""
+        """Operator → dispatch → device interaction → schedule → execution on each physical core, by execution id."""
         ev = self.ev
         known = ev.execution_id >= 0
         names = np.array(["schedule" in name for name in self.names[: len(ev.name.dictionary)]] or [False], np.bool_)
@@ -765,14 +770,14 @@ class _Model:
             last[at[rank]] = rows[rank]
 
     def arrow_links(self) -> tuple[Int64, Int64, npt.NDArray[Any]] | None:
-        """Arrows of the file as (tail row, head row, kind); made once, arrows that correlation ids already give left out."""
+        """Arrows of the file as (tail row, head row, kind), without those that correlation ids already give."""
         if hasattr(self, "_links"):
             return self._links
         self._links: tuple[Int64, Int64, npt.NDArray[Any]] | None = None
         ends = self.trace.arrows
         if ends is None:
             return None
-        pair_tail, pair_head, dangling = _match_arrows(ends.key, ends.ts, ends.phase)
+        pair_tail, pair_head, dangling = match_arrows(ends.key, ends.ts, ends.phase)
         self.note("arrows", len(pair_tail), "arrows between slices")
         self.note("unmatched_flow", dangling, "ends of arrows have no other end; no arrow is drawn for them")
         covered = self.ev.correlation[self.device | (self.ev.role == Role.DRIVER)]
@@ -799,14 +804,14 @@ class _Model:
         """The innermost slice of the file's thread at each time, -1 none."""
         ev = self.ev
         rows = np.flatnonzero(~np.isin(ev.role, (Role.SPAN, Role.INSTANT, Role.ASYNC)))
-        group = _pair_codes(np.concatenate((ev.pid[rows], pid)), np.concatenate((ev.tid[rows], tid)))
+        group = pair_codes(np.concatenate((ev.pid[rows], pid)), np.concatenate((ev.tid[rows], tid)))
         asked, group = group[len(rows) :], group[: len(rows)]
         order = np.argsort(group, kind="stable")
         rows, group = rows[order], group[order]
         start, end = ev.start[rows], ev.end[rows]
         nesting = lanes.nest(group, start, end)
         bounds = {int(group[low]): (low, high) for low, high in lanes.groups_of(group)}
-        found = lanes.enclosing(nesting, bounds, start, end, asked, ts)
+        found = lanes.enclosing(lanes.Stacks(nesting, bounds, start, end), asked, ts)
         return np.where(found >= 0, rows[found], -1)
 
     # Steps and the end
@@ -828,7 +833,7 @@ class _Model:
         busy = np.isin(self.step_number, np.unique(self.step_at(ev.start[self.op_rows])))
         if len(rows) > 1 and busy[:-1].any() and not busy[-1]:
             complete[-1] = False  # opened by the last step() and closed by stop()
-        self.tables["Step"] = _table(
+        self.tables["Step"] = named_table(
             "Step",
             {
                 "number": self.step_number,
@@ -842,14 +847,14 @@ class _Model:
     def finish(self) -> Built:
         ev, execution = self.ev, self.execution
         if len(execution["start_ts"]):
-            self.tables["Execution"] = _table("Execution", execution)
+            self.tables["Execution"] = named_table("Execution", execution)
         if len(self.gap_rows):
             self.tables["Gap"] = self._gap_table()
         rows = self.op_rows
         if len(rows):
             order = np.argsort(rows, kind="stable")
             names = pa.array(self.names)
-            self.tables["HostOp"] = _table(
+            self.tables["HostOp"] = named_table(
                 "HostOp",
                 {
                     "event_id": rows[order],
@@ -868,11 +873,11 @@ class _Model:
         if len(ev):
             first, last = int(ev.start[drawn].min(initial=2**62)), int(ev.end[drawn].max(initial=-(2**62)))
             if first <= last:
-                self.tables["SystemProfileMetadata"] = _table(
+                self.tables["SystemProfileMetadata"] = named_table(
                     "SystemProfileMetadata",
                     {
-                        "first_ts": [_iso(first)],
-                        "last_ts": [_iso(last)],
+                        "first_ts": [iso_time(first)],
+                        "last_ts": [iso_time(last)],
                         "first_ts_ns": [str(first)],
                         "last_ts_ns": [str(last)],
                         "ntff_version": [0],
@@ -897,11 +902,14 @@ class _Model:
             rank = np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
             found = (high > low)[index]
             events = np.where(found, hardware[np.minimum(low[index] + rank, len(hardware) - 1)], following[index])
-            gap = {name: value[index] if isinstance(value, np.ndarray) else [value[i] for i in index] for name, value in gap.items()}
+            gap = {
+                name: value[index] if isinstance(value, np.ndarray) else [value[i] for i in index]
+                for name, value in gap.items()
+            }
             gap["gap_id"] = np.arange(len(index), dtype=np.int64)
             gap["next_event_id"] = events
             following = events
-        return _table("Gap", {**gap, "track_id": self.track_of[following]})
+        return named_table("Gap", {**gap, "track_id": self.track_of[following]})
 
     def _events_table(self) -> pa.Table:
         ev, trace = self.ev, self.trace
@@ -918,7 +926,7 @@ class _Model:
         on_device = self.device | np.isin(ev.role, (Role.DRIVER, Role.NRT, Role.DEVICE_ANNOTATION))
         nc = np.where(ev.nc >= 0, ev.nc, ev.device)
         stream = np.isin(ev.role, (Role.DRIVER,)) | (self.device & (ev.stream >= 0))
-        return _table(
+        return named_table(
             "SystemProfileEvents",
             {
                 "id": self.ids,
@@ -934,7 +942,7 @@ class _Model:
                 "pcore_idx": pa.array(ev.pcore, mask=ev.pcore < 0),
                 "flow_id": flow,
                 "framework_stream_id": pc.cast(pa.array(ev.stream, mask=~stream), pa.string()).dictionary_encode(),
-                "extra_attributes_json": _attributes(ev),
+                "extra_attributes_json": attributes(ev),
             },
         )
 
@@ -959,249 +967,6 @@ _ORDER = {
 }
 
 
-class _Inputs(msgspec.Struct, gc=False):
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw(b""))
-    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw(b""))
-
-
-class _Split(msgspec.Struct, gc=False):
-    """Arguments of our emulator's device rows."""
-
-    launch_ns: int | str | float | None = -1
-    program_ns: int | str | float | None = -1
-    estimated_ns: int | str | float | None = 0
-    neff: str | int | None = ""
-    shapes: str | None = ""
-    dtypes: str | None = ""
-    source: str | None = ""
-    module: str | None = ""
-
-
-def _decode_arguments(texts: list[bytes], kind: Any) -> list[Any]:
-    try:
-        return msgspec.json.Decoder(list[kind]).decode(b"[" + b",".join(text or b"{}" for text in texts) + b"]")  # type: ignore[no-any-return]
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    decoder = msgspec.json.Decoder(kind)
-    found = []
-    for text in texts:
-        try:
-            found.append(decoder.decode(text or b"{}"))
-        except (msgspec.DecodeError, RecursionError):
-            found.append(kind())
-    return found
-
-
-def _neuron_arguments(ev: Events, rows: Int64) -> dict[str, Any]:
-    decoded = _decode_arguments(ev.args.take(pa.array(rows)).to_pylist(), _Split)
-    facts: dict[str, Any] = {
-        name: int64_column([getattr(item, name) for item in decoded])
-        for name in ("launch_ns", "program_ns", "estimated_ns")
-    }
-    for name in ("neff", "shapes", "dtypes", "source", "module"):
-        facts[name] = np.array([str(getattr(item, name) or "") for item in decoded], object)
-    prefix = "nc_exec_running "
-    names = ev.name.dictionary.to_pylist()
-    overloads = np.array([name.removeprefix(prefix) for name in names] or [""], object)
-    facts["overload"] = overloads[ev.name.indices.to_numpy()[rows]] if len(rows) else np.array([], object)
-    return facts
-
-
-def _argument_texts(ev: Events, rows: Int64, key: str) -> list[str]:
-    found = []
-    for text in ev.args.take(pa.array(rows)).to_pylist():
-        try:
-            value = msgspec.json.decode(text) if text else {}
-        except (msgspec.DecodeError, RecursionError):
-            value = {}
-        found.append(str(value.get(key, "")) if isinstance(value, dict) else "")
-    return found
-
-
-def _print_inputs(dims: bytes, types: bytes) -> tuple[str, str]:
-    """`[4,512] x [512]` and `bf16 x bf16` from Kineto's "Input Dims" and "Input type"."""
-    try:
-        shapes = msgspec.json.decode(dims) if dims else []
-        kinds = msgspec.json.decode(types) if types else []
-    except (msgspec.DecodeError, RecursionError):
-        return "", ""
-    shapes = shapes if isinstance(shapes, list) else []
-    kinds = kinds if isinstance(kinds, list) else []
-    tensors = [index for index, shape in enumerate(shapes) if isinstance(shape, list) and shape]
-    printed = [msgspec.json.encode(shapes[index]).decode() for index in tensors]
-    named = [str(kinds[index]).removeprefix("c10::") if index < len(kinds) else "" for index in tensors]
-    return " x ".join(printed), " x ".join(name for name in named if name)
-
-
-def _lookup(keys: Int64, values: Int64, wanted: Int64) -> Int64:
-    """`values` of the first row whose key equals each wanted key, -1 none."""
-    if not len(keys):
-        return np.full(len(wanted), -1, np.int64)
-    order = np.argsort(keys, kind="stable")
-    return _lookup_sorted(keys[order], values[order], wanted)
-
-
-def _lookup_sorted(keys: Int64, values: Int64, wanted: Int64) -> Int64:
-    if not len(keys):
-        return np.full(len(wanted), -1, np.int64)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], -1)
-
-
-def _pair_codes(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64:
-    """One dense code per distinct pair."""
-    return _codes(np.stack((first.astype(np.int64), second.astype(np.int64))))
-
-
-def _codes(keys: npt.NDArray[np.int64]) -> Int64:
-    """One code per distinct column of `keys`, in the order of the columns."""
-    code = np.zeros(keys.shape[1], np.int64)
-    for row in keys:
-        if len(row) and row[0] == row[-1] and (row == row[0]).all():
-            continue
-        values, inverse = np.unique(row, return_inverse=True)
-        code = code * len(values) + inverse
-        if len(values) > 1 and code.max(initial=0) > 2**40:
-            code = np.unique(code, return_inverse=True)[1].astype(np.int64)
-    return code
-
-
-def _latest_row(group: Int64, end: Int64, rows: Int64) -> Int64:
-    """Row of the latest end among earlier rows of the group, -1 for its first; sorted by (group, start)."""
-    latest = np.full(len(end), -1, np.int64)
-    for low, high in lanes.groups_of(group):
-        reach = np.maximum.accumulate(end[low:high])
-        index = np.arange(high - low)
-        leads = np.concatenate(([True], end[low + 1 : high] > reach[:-1]))
-        holder = np.maximum.accumulate(np.where(leads, index, 0))
-        latest[low + 1 : high] = rows[low + holder[:-1]]
-    return latest
-
-
-def _match_arrows(key: Int64, ts: Int64, phase: npt.NDArray[np.int8]) -> tuple[Int64, Int64, int]:
-    """Pairs of flow rows (tail, head) and the number of rows that belong to no pair."""
-    order = np.lexsort((phase, ts, key))
-    sorted_key, sorted_phase = key[order], phase[order]
-    follows = (sorted_key[1:] == sorted_key[:-1]) & (sorted_phase[1:] > 0) & (sorted_phase[:-1] < 2)
-    tail, head = order[:-1][follows], order[1:][follows]
-    # One start and one end whose clocks disagree: still a pair.
-    backwards = (sorted_key[1:] == sorted_key[:-1]) & (sorted_phase[1:] == 0) & (sorted_phase[:-1] == 2)
-    _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-    lone = backwards & (counts[inverse[order[1:]]] == 2)
-    tail = np.concatenate((tail, order[1:][lone]))
-    head = np.concatenate((head, order[:-1][lone]))
-    paired = np.zeros(len(key), np.bool_)
-    paired[tail] = True
-    paired[head] = True
-    return tail, head, int((~paired).sum())
-
-
-def duration_text(duration_ns: int) -> str:
-    """A duration, three significant digits: 212 us, 3.91 ms, 85 ns."""
-    size = abs(duration_ns)
-    if size < 1_000:
-        return f"{duration_ns} ns"
-    if size < 999_500:
-        return f"{duration_ns / 1_000:.3g} us"
-    if size < 999_500_000:
-        return f"{duration_ns / 1_000_000:.3g} ms"
-    seconds = duration_ns / 1_000_000_000
-    return f"{seconds:.3g} s" if size < 999_500_000_000 else f"{seconds:.0f} s"
-
-
-def _gap_texts(gap: Int64, cause: npt.NDArray[Any], called: Int64, before: Int64, start: Int64) -> list[str]:
-    texts = []
-    columns = (gap.tolist(), cause.tolist(), called.tolist(), before.tolist(), start.tolist())
-    for length, reason, call, previous, begin in zip(*columns, strict=True):
-        text = f"{duration_text(length)} idle: "
-        if reason == "host_late":
-            text += "host late"
-            if call > previous:
-                text += f" (next launch call began {duration_text(call - previous)} after)"
-        elif reason == "launch_latency":
-            text += "launch latency"
-            if call >= 0:
-                text += f" (the device began {duration_text(begin - call)} after the call)"
-        elif reason == "execution_gap":
-            text += "fixed gap between two executions"
-        elif reason == "sync":
-            text += "the host waited for the device"
-        elif reason == "stream":
-            text += "waiting for another stream"
-        elif call >= 0:
-            text += f"cause unknown (the launch call began {duration_text(previous - call)} before the previous end)"
-        else:
-            text += "cause unknown (no launch call in the file)"
-        texts.append(text)
-    return texts
-
-
-def _attributes(ev: Events) -> pa.Array:
-    """Everything else the file held, as JSON: the category and the arguments."""
-    categories = ev.category
-    prefixes = [
-        b'{"category":' + msgspec.json.encode(name) if name else b"{" for name in categories.dictionary.to_pylist()
-    ] or [b"{"]
-    if not len(ev):
-        return pa.array([], pa.string())
-    kind = pa.large_binary() if pa.types.is_large_binary(ev.args.type) else pa.binary()
-    args = pc.if_else(pc.equal(pc.binary_length(ev.args), 0), pa.scalar(b"{}", kind), ev.args)
-    prefix = pa.array(prefixes, kind).take(categories.indices)
-    nothing = pa.scalar(b"", kind)
-    # The opening brace of each object becomes the comma (or, of an empty one, the space) after the category.
-    data_type = np.int64 if kind == pa.large_binary() else np.int32
-    _, offset_buffer, data_buffer = args.buffers()
-    offsets = np.frombuffer(offset_buffer, data_type)[args.offset : args.offset + len(args) + 1]
-    data = np.frombuffer(data_buffer, np.uint8).copy()
-    first = data[offsets[:-1]]
-    is_object = first == ord("{")
-    lengths = np.diff(offsets)
-    short = np.flatnonzero(is_object & (lengths < 24))
-    bare = [row for row in short.tolist() if not data[offsets[row] + 1 : offsets[row + 1] - 1].tobytes().strip()]
-    data[offsets[:-1][is_object]] = ord(",")
-    data[offsets[bare]] = ord(" ")
-    alone = np.array([text == b"{" for text in prefixes], np.bool_)[categories.indices.to_numpy()]
-    data[offsets[:-1][is_object & alone]] = ord(" ")
-    body = pa.Array.from_buffers(
-        kind, len(args), [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
-    )
-    result = pc.binary_join_element_wise(prefix, body, nothing)
-    if not is_object.all():
-        label = pc.if_else(pa.array(alone), pa.scalar(b'"args":', kind), pa.scalar(b',"args":', kind))
-        whole = pc.binary_join_element_wise(prefix, label, args, pa.scalar(b"}", kind), nothing)
-        result = pc.if_else(pa.array(is_object), result, whole)
-    return result.cast(pa.large_string() if kind == pa.large_binary() else pa.string())
-
-
-def _table(name: str, columns: dict[str, Any]) -> pa.Table:
-    """A table with exactly the columns of its schema; absent optional ones are null."""
-    schema = arrow_schema(name)
-    rows = len(next(iter(columns.values())))
-    arrays, fields = [], []
-    for field in schema:
-        value = columns.get(field.name)
-        if value is None:
-            if not field.nullable:
-                raise KeyError(f"{name} needs column {field.name}")
-            array = pa.nulls(rows, field.type)
-        elif isinstance(value, pa.Array | pa.ChunkedArray):
-            array = value
-        elif isinstance(value, np.ndarray) and value.dtype != object:
-            array = pa.array(value).cast(field.type, safe=True)
-        else:
-            array = pa.array(value, field.type)
-        if pa.types.is_string(array.type) and rows > 64:
-            array = array.dictionary_encode() if name != "SystemProfileEvents" else array
-        arrays.append(array)
-        fields.append(pa.field(field.name, array.type, field.nullable))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
 def _is_text(table: pa.Table, name: str) -> bool:
     kind = table.schema.field(name).type
     return pa.types.is_dictionary(kind) or pa.types.is_string(kind)
-
-
-def _iso(time_ns: int) -> str:
-    stamp = np.datetime64(time_ns, "ns")
-    return f"{np.datetime_as_string(stamp, unit='ns')}Z"

@@ -60,7 +60,10 @@ def _export(rows: list[Any], path: Path, size: int) -> Trace:
         else:
             bad += 1
     report = [_skipped(bad, path)] if bad else []
-    return _trace("neuron-explorer JSON export", good, len(rows), bad, report, path, size)
+    trace = _trace(good)
+    trace.format, trace.report, trace.skipped = "neuron-explorer JSON export", report, bad
+    trace.events_in_file, trace.bytes_read = len(rows), size
+    return trace
 
 
 def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
@@ -92,7 +95,9 @@ def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
     if stray:
         text = f"{stray} runtime events stopped without a start (stray); left out"
         report.append(IngestWarning("stray", stray, -1, path.name, "skipped", text))
-    trace = _trace("Neuron runtime events", good, len(rows), bad + stray + len(waiting), report, path, size)
+    trace = _trace(good)
+    trace.format, trace.report, trace.skipped = "Neuron runtime events", report, bad + stray + len(waiting)
+    trace.events_in_file, trace.bytes_read = len(rows), size
     trace.facts["unfinished_executions"] = str(len(waiting))
     return trace
 
@@ -101,15 +106,9 @@ def _skipped(count: int, path: Path) -> IngestWarning:
     return IngestWarning("skipped", count, -1, path.name, "skipped", f"{count} rows without a time left out")
 
 
-def _trace(
-    form: str,
-    rows: list[tuple[dict[str, Any], int, int]],
-    in_file: int,
-    skipped: int,
-    report: list[IngestWarning],
-    path: Path,
-    size: int,
-) -> Trace:
+def _trace(rows: list[tuple[dict[str, Any], int, int]]) -> Trace:
+    """The rows (fields, start, end) as a trace; the caller adds format and counts."""
+
     def ids(*keys: str) -> Any:
         return np.array([next((int64(r[k]) for k in keys if k in r), -1) for r, _, _ in rows], np.int64)
 
@@ -140,13 +139,11 @@ def _trace(
         args=pa.array(args, pa.binary()),
     )
     return Trace(
-        format=form,
+        format="",
         events=events,
-        events_in_file=in_file,
-        bytes_read=size,
+        events_in_file=len(rows),
+        bytes_read=0,
         facts={"device_name": "AWS Neuron"},
         instance=instances[0] if instances else "local",
-        report=report,
-        skipped=skipped,
         neuron=True,
     )

@@ -1,7 +1,7 @@
 """Mend one damaged event: a tolerant parser that returns its fields as clean JSON text, or gives up.
 
 Used only for text that a strict parser refused. It knows what writers get wrong: unescaped quotes and backslashes, raw
-control characters, bare words (`inf`, `nan`, `None`), missing quotes and commas, trailing commas, bytes that are not UTF-8.
+control characters, bare words (`inf`, `nan`, `None`), missing quotes and commas, trailing commas, bytes not in UTF-8.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Mended:
 
 
 def extent(data: bytes, start: int) -> int | None:
-    """End of the object or array that begins at `start`; None when cut off, too deep or larger than `MAX_EVENT_BYTES`."""
+    """End of the object or array that begins at `start`; None when cut off, too deep or too large."""
     depth = 0
     for match in _STRUCTURE.finditer(data, start, min(len(data), start + MAX_EVENT_BYTES)):
         token = data[match.start()]
@@ -99,7 +99,7 @@ def mend_value(data: bytes) -> object | None:
     """Repair one JSON value (a header field); None when that is not possible."""
     try:
         text, _ = _Parser(data.decode("utf-8", "replace")).value(0, depth=2, within="{")
-        return json.loads(text)  # type: ignore[no-any-return]
+        return json.loads(text)
     except (_GiveUpError, ValueError):
         return None
 

@@ -17,6 +17,7 @@ from neuronscope.formats.errors import FormatError
 from neuronscope.readers import chrome
 from neuronscope.readers.exact import Int64, int64
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.tables import named_table
 from neuronscope.readers.trace import DEVICE_ROLES, Events, Role, Trace, concat_events
 from neuronscope.schema.published import SCHEMA_VERSION, arrow_schema
 
@@ -159,7 +160,7 @@ class _SessionReader:
         return Trace("neuronscope session", _no_events(), 0, 0)
 
     def join(self, trace: Trace, ntrace: ProfileFile) -> None:
-        """Runtime and hardware events beside the framework's; rows of trace.json that repeat an execution are merged."""
+        """Runtime and hardware events beside the framework's; rows of trace.json that repeat one are merged."""
         executions, events = ntrace.tables["executions"], ntrace.tables["events"]
         session = ntrace.session
         trace.executions = executions
@@ -167,7 +168,9 @@ class _SessionReader:
         recorded = _events_of(events, session)
         hardware = recorded.execution_id[recorded.role == Role.DEVICE]
         ours = trace.events
-        copies = executions.filter(pc.not_equal(executions["kind"].cast(pa.string()), "exec"))["execution_id"].to_numpy()
+        copies = executions.filter(pc.not_equal(executions["kind"].cast(pa.string()), "exec"))[
+            "execution_id"
+        ].to_numpy()
         repeats = np.isin(ours.role, [*DEVICE_ROLES]) & (ours.execution_id >= 0)
         repeats &= np.isin(ours.execution_id, np.union1d(hardware, copies))
         trace.merged += int(repeats.sum())
@@ -218,7 +221,7 @@ class _SessionReader:
         instance = trace.instance
         cpu = self.file("cpu_util.pb")
         if cpu is not None and (rows := cpu.tables["cpu_util"]).num_rows:
-            trace.tables["CpuUsage"] = _conform(
+            trace.tables["CpuUsage"] = named_table(
                 "CpuUsage",
                 {
                     "timestamp": rows["timestamp_ns"],
@@ -230,7 +233,7 @@ class _SessionReader:
         memory = self.file("host_mem.pb")
         if memory is not None and (rows := memory.tables["host_mem"]).num_rows:
             used, total = rows["used_bytes"].to_numpy(), rows["total_bytes"].to_numpy()
-            trace.tables["HostMemUsage"] = _conform(
+            trace.tables["HostMemUsage"] = named_table(
                 "HostMemUsage",
                 {
                     "timestamp": rows["timestamp_ns"],
@@ -281,7 +284,7 @@ class _SessionReader:
         for row in programs:
             for key in ("name", "instructions", "dma_transfers", "duration_ns"):
                 trace.facts[f"program.{row['neff']}.{key}"] = str(row[key])
-        trace.tables["ExecutionInfo"] = _conform(
+        trace.tables["ExecutionInfo"] = named_table(
             "ExecutionInfo",
             {
                 "execution_index": np.arange(len(runs_neff), dtype=np.int32),
@@ -430,7 +433,7 @@ def _transfers_of(executions: pa.Table, session: Session) -> Events:
 def _no_events() -> Events:
     none = np.zeros(0, np.int64)
     text = pa.array([], pa.string()).dictionary_encode()
-    columns = {name: none for name in Events.__dataclass_fields__}
+    columns = dict.fromkeys(Events.__dataclass_fields__, none)
     return Events(
         **{**columns, "role": np.zeros(0, np.int8), "name": text, "category": text, "args": pa.array([], pa.binary())}
     )
@@ -456,7 +459,7 @@ def _expand(table: pa.Table, runs: list[str], starts: Int64) -> pa.Table | None:
 def _instructions(table: pa.Table) -> pa.Table:
     start = table["run_start"].to_numpy() + table["offset_ns"].to_numpy()
     duration = table["duration_ns"].to_numpy()
-    return _conform(
+    return named_table(
         "Instruction",
         {
             "start_ts": start,
@@ -490,7 +493,7 @@ def _transfers(table: pa.Table) -> pa.Table:
     size = table["bytes"].to_numpy()
     blank = [""] * count
     zero = np.zeros(count, np.int32)
-    return _conform(
+    return named_table(
         "DmaPacketAggregated",
         {
             "start_ts": start,
@@ -524,21 +527,3 @@ def _transfers(table: pa.Table) -> pa.Table:
             "completion": begin + table["done_offset_ns"].to_numpy(),
         },
     ).sort_by("start_ts")
-
-
-def _conform(name: str, columns: dict[str, Any]) -> pa.Table:
-    """A published table; optional columns that are not given are null."""
-    schema = arrow_schema(name)
-    rows = len(next(iter(columns.values())))
-    arrays = []
-    for field in schema:
-        value = columns.get(field.name)
-        if value is None:
-            if not field.nullable:
-                raise KeyError(f"{name} needs column {field.name}")
-            arrays.append(pa.nulls(rows, field.type))
-        elif isinstance(value, pa.Array | pa.ChunkedArray):
-            arrays.append(value.cast(field.type))
-        else:
-            arrays.append(pa.array(value).cast(field.type) if len(value) else pa.nulls(0, field.type))
-    return pa.Table.from_arrays(arrays, schema=schema)

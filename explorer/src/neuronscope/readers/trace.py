@@ -49,8 +49,8 @@ DEVICE_ROLES = (Role.DEVICE, Role.MEMCPY, Role.MEMSET)
 class Events:
     """Intervals, one row each, in any order. Ids are -1 where missing.
 
-    `name` and `category` are Arrow dictionary arrays, `args` JSON text as bytes. `pid`, `tid` are as in the file: `device`
-    and `stream` say where device rows ran, `nc` and `pcore` on which NeuronCore.
+    `name` and `category` are Arrow dictionary arrays, `args` JSON text as bytes. `pid`, `tid` are as in the file;
+    `device` and `stream` say where device rows ran, `nc` and `pcore` on which NeuronCore.
     """
 
     role: Int8
@@ -105,7 +105,7 @@ def concat_events(parts: Sequence[Events]) -> Events:
 
 @dataclass(frozen=True)
 class ArrowEnds:
-    """Flow rows: `phase` 0 start, 1 step, 2 end; `key` equal for ends of one arrow; `encloses` binds to the enclosing slice."""
+    """Flow rows: `phase` 0 start, 1 step, 2 end; `key` equal for ends of one arrow; `number` the id if it is one."""
 
     phase: Int8
     key: Int64
@@ -113,7 +113,6 @@ class ArrowEnds:
     ts: Int64
     pid: Int64
     tid: Int64
-    encloses: npt.NDArray[np.bool_]
     number: Int64
 
     def __len__(self) -> int:

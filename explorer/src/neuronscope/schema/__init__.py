@@ -1,0 +1,1 @@
+"""The tables of a stored profile: the published schema and ours. Start at `published`."""

@@ -1,4 +1,4 @@
-"""Our own Parquet tables, kept beside those of the published schema: provenance, launch split, lanes, gap causes, ingest report.
+"""Our own Parquet tables beside those of the published schema: provenance, launch split, lanes, gap causes, report.
 
 Times are integer nanoseconds since the Unix epoch (or the trace's own zero); `*_id` columns that name an event are
 `SystemProfileEvents.id`. A table without rows is not written.
@@ -6,12 +6,13 @@ Times are integer nanoseconds since the Unix epoch (or the trace's own zero); `*
 
 from __future__ import annotations
 
-from neuronscope.formats.tables import TableSpec, spec
+from neuronscope.formats.tables import spec
 
 PROFILE_INFO = spec(
     "ProfileInfo",
     "facts about the profile as key and value: format, path, label, emulated, target, target_hash, model_version, "
-    "producer, dropped (a number, or 'unknown'), unfinished_executions, host_model, lnc, device_name, calibrated.*, notes.*",
+    "producer, dropped (a number, or 'unknown'), unfinished_executions, host_model, lnc, device_name, calibrated.*, "
+    "program.<neff>.*, notes.*",
     """
     key                string  name of the fact
     value              string  its text

@@ -1,8 +1,8 @@
 """`Store`: profiles under one folder, made once per source and kept until the source or the store version changes.
 
-Layout: ``<root>/profiles/global/<id>@latest/{manifest.json, *.parquet}``. A profile is made in a folder of its own beside
-(`.making-…`) and renamed when complete, under a lock per id: whoever looks sees all of it or nothing, and what a killed
-process left behind is removed by the next one.
+Layout: ``<root>/profiles/global/<id>@latest/{manifest.json, *.parquet}``. A profile is made in a folder beside
+(`.making-…`) and renamed when complete, under a lock per id: whoever looks sees all of it or nothing, and what a
+killed process left behind is removed by the next one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from neuronscope.formats.errors import NeuronscopeError
-from neuronscope.readers import Progress, Reader, detect
+from neuronscope.readers import IngestResult, Progress, Reader, detect
 from neuronscope.store._lock import locked
 from neuronscope.store.profile import MANIFEST, Profile, result_to_json
 
@@ -62,7 +63,9 @@ class Store:
         """Ingest a file or folder, or open what was made from it if neither it nor the store version has changed.
 
         Args:
+            path: what to read.
             name: for people; by default made from the path.
+            progress: told how far it is.
 
         Raises:
             FormatError: not a profile.
@@ -83,33 +86,20 @@ class Store:
                 self._clean(identity)
                 making = Path(tempfile.mkdtemp(prefix=f"{_MAKING}{identity}-", dir=self._profiles))
                 try:
-                    self._make(reader, making, identity, name or _name(source), fingerprint, progress)
+                    result = reader.read(making, progress)
+                    facts = {"id": identity, "name": name or _name(source), "fingerprint": fingerprint}
+                    _write_manifest(making, source, facts, result)
                     _replace(making, final)
                 except BaseException:
                     shutil.rmtree(making, ignore_errors=True)
                     raise
         except PermissionError as error:
             if str(self.root) in str(error.filename or ""):
-                raise StoreError(f"{self.root}: the store cannot be written ({error.strerror}); give --data-path") from None
+                raise StoreError(
+                    f"{self.root}: the store cannot be written ({error.strerror}); give --data-path"
+                ) from None
             raise
         return Profile(final)
-
-    def _make(
-        self, reader: Reader, making: Path, identity: str, name: str, fingerprint: str, progress: Progress | None
-    ) -> None:
-        result = reader.read(making, progress)
-        manifest = {
-            "store_version": STORE_VERSION,
-            "id": identity,
-            "name": name,
-            "source": str(reader.source.resolve()),
-            "fingerprint": fingerprint,
-            "created_ns": time.time_ns(),
-            "result": result_to_json(result),
-        }
-        text = json.dumps(manifest, ensure_ascii=False, indent=1)
-        (making / MANIFEST).write_text(text, encoding="utf-8")
-        making.chmod(0o755)
 
     def _clean(self, identity: str) -> None:
         """Remove what killed processes left of this id; its lock is held, so nobody works on it."""
@@ -135,6 +125,18 @@ class Store:
             return []
         found = [_try_open(path) for path in self._profiles.glob(f"*{_LATEST}") if not path.name.startswith(".")]
         return sorted((p for p in found if p is not None), key=lambda p: (p.created_ns, p.id))
+
+
+def _write_manifest(making: Path, source: Path, facts: Mapping[str, str], result: IngestResult) -> None:
+    manifest = {
+        "store_version": STORE_VERSION,
+        **facts,
+        "source": str(source),
+        "created_ns": time.time_ns(),
+        "result": result_to_json(result),
+    }
+    (making / MANIFEST).write_text(json.dumps(manifest, ensure_ascii=False, indent=1), encoding="utf-8")
+    making.chmod(0o755)
 
 
 def _try_open(path: Path) -> Profile | None:

@@ -120,7 +120,9 @@ class Profile:
                 connection.register(name, self.table(name))
             elif name in files:
                 listed = ", ".join(_literal(str(file)) for file in files[name])
-                connection.execute(f'CREATE VIEW "{name}" AS SELECT * FROM read_parquet([{listed}], union_by_name := true)')
+                connection.execute(
+                    f'CREATE VIEW "{name}" AS SELECT * FROM read_parquet([{listed}], union_by_name := true)'
+                )
             elif len(arrow_schema(name)):
                 connection.register(f"_{name}", arrow_schema(name).empty_table())
                 connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM "_{name}"')
@@ -156,4 +158,3 @@ def result_from_json(values: Mapping[str, Any]) -> IngestResult:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-

@@ -1,0 +1,39 @@
+"""Arrow tables with exactly the columns of their schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from neuronscope.schema.published import arrow_schema
+
+__all__ = ["named_table"]
+
+
+def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
+    """A table with exactly the columns of its schema; absent optional ones are null."""
+    schema = arrow_schema(name)
+    rows = len(next(iter(columns.values())))
+    arrays, fields = [], []
+    for field in schema:
+        value = columns.get(field.name)
+        if value is None:
+            if not field.nullable:
+                raise KeyError(f"{name} needs column {field.name}")
+            array = pa.nulls(rows, field.type)
+        elif isinstance(value, pa.Array | pa.ChunkedArray):
+            kept = (
+                pa.types.is_dictionary(value.type) or pa.types.is_large_string(value.type) or value.type == field.type
+            )
+            array = value if kept else value.cast(field.type)
+        elif isinstance(value, np.ndarray) and value.dtype != object:
+            array = pa.array(value).cast(field.type, safe=True)
+        else:
+            array = pa.array(value, field.type)
+        if pa.types.is_string(array.type) and rows > 64:
+            array = array.dictionary_encode() if name != "SystemProfileEvents" else array
+        arrays.append(array)
+        fields.append(pa.field(field.name, array.type, field.nullable))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
