@@ -257,8 +257,9 @@ def test_operators_add_up_and_say_why(golden: str, show: Show) -> None:
 def test_an_operator_has_one_colour_on_the_canvas_and_in_the_table(
     golden: str, show: Show, renderer: str, scheme: str
 ) -> None:
-    page = show(f"{golden}?renderer=2d" if renderer == "2d" else golden, scheme=scheme)
-    if renderer == "webgl2" and page.evaluate("window.__neuronscope.renderer") != "webgl2":
+    page = show(f"{golden}?renderer={renderer}", scheme=scheme)
+    if page.evaluate("window.__neuronscope.renderer") != renderer:
+        assert renderer == "webgl2"
         pytest.skip("this chromium has no WebGL2")
     dispatch = next(i for i in slices(page, name="aten::mul", lane=1) if i["rect"]["width"] > 6)
     rect = dispatch["rect"]

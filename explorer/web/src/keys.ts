@@ -75,7 +75,7 @@ function levelOut(): void {
 }
 
 export function onKey(e: KeyboardEvent): void {
-  const target = e.target as HTMLElement;
+  const target = e.target instanceof Element ? e.target : document.body;
   if (target.closest("input, select, textarea") || e.ctrlKey || e.metaKey || e.altKey) return;
   const onControl = target.closest("button, a, [role=button]") !== null;
   const timeline = app.view() === "timeline" ? timelineCommands() : null;

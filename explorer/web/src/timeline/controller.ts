@@ -56,6 +56,8 @@ export interface Canvases {
   overlay: HTMLCanvasElement;
 }
 
+/** `?renderer=2d` or `webgl2`, read before the address is rewritten to what a link carries. */
+const ASKED = new URLSearchParams(location.search).get("renderer");
 const SANS = '"Inter Variable", system-ui, sans-serif';
 const MONO = '"JetBrains Mono Variable", ui-monospace, monospace';
 const COLORS = {
@@ -83,8 +85,7 @@ export function createTimeline(
   failed: (error: unknown) => void,
   ready: (complete: boolean) => void = () => {},
 ): Timeline {
-  const prefer2d = new URLSearchParams(location.search).get("renderer") === "2d";
-  const renderer: Renderer = createRenderer(canvases.slices, prefer2d);
+  const renderer: Renderer = createRenderer(canvases.slices, ASKED);
   let inputs: Inputs | null = null;
   let blocks: number[][] = [];
   let cache: TileCache | null = null;

@@ -95,11 +95,18 @@ function compile(gl: WebGL2RenderingContext): WebGLProgram | null {
   return null;
 }
 
-/** A renderer on WebGL2, or null where the browser has none or refuses the program. */
-export function createGlRenderer(canvas: HTMLCanvasElement): Renderer | null {
+/** Whether a program, not a GPU, draws: some browsers do not count that as the caveat they can be asked to refuse. */
+function onCpu(gl: WebGL2RenderingContext): boolean {
+  const info = gl.getExtension("WEBGL_debug_renderer_info");
+  const name = String(gl.getParameter(info ? info.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
+  return /swiftshader|llvmpipe|softpipe|software|basic render/i.test(name);
+}
+
+/** A renderer on WebGL2, or null where the browser has none, emulates it (unless `evenSlow`) or refuses the program. */
+export function createGlRenderer(canvas: HTMLCanvasElement, evenSlow = false): Renderer | null {
   // asked on a canvas of its own: a canvas that had a WebGL context can't fall back to 2D
-  const probe = document.createElement("canvas").getContext("webgl2");
-  if (!probe || !compile(probe)) return null;
+  const probe = document.createElement("canvas").getContext("webgl2", { failIfMajorPerformanceCaveat: !evenSlow });
+  if (!probe || (!evenSlow && onCpu(probe)) || !compile(probe)) return null;
   probe.getExtension("WEBGL_lose_context")?.loseContext();
   const gl = canvas.getContext("webgl2", { antialias: false, alpha: true, premultipliedAlpha: true });
   if (!gl) return null;

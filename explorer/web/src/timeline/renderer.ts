@@ -1,4 +1,4 @@
-/** Draws a scene: WebGL2 where there is one, otherwise the 2D canvas, from the same columns and with the same look. */
+/** Draws a scene: WebGL2 where a GPU runs it, otherwise the 2D canvas, from the same columns and with the same look. */
 
 import { css } from "../colors";
 import { createGlRenderer } from "./renderer-gl";
@@ -21,12 +21,13 @@ export interface Renderer {
   dispose(): void;
 }
 
-export function createRenderer(canvas: HTMLCanvasElement, prefer2d = false): Renderer {
-  if (!prefer2d) {
-    const gl = createGlRenderer(canvas);
-    if (gl) return gl;
-  }
-  return create2dRenderer(canvas);
+/**
+ * The renderer for a canvas. WebGL2 is taken where a GPU runs it: emulated on the CPU it is about ten times slower than the
+ * 2D canvas (153 against 17 ms a frame for 6,000 items on two cores). `asked` forces one of the two.
+ */
+export function createRenderer(canvas: HTMLCanvasElement, asked: string | null = null): Renderer {
+  const gl = asked === "2d" ? null : createGlRenderer(canvas, asked === "webgl2");
+  return gl ?? create2dRenderer(canvas);
 }
 
 /** Gives the canvas the size of the viewport in device pixels; true when it changed. */
