@@ -198,6 +198,19 @@ def test_a_compiled_module_is_neither_recompiled_nor_warned_about_by_a_capture(c
     assert "neuron_compile" not in {e["name"] for e in run.table("events")}
 
 
+def test_a_graph_compiled_during_a_capture_stays_valid_after_it():
+    torch.compiler.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.ReLU())).to("neuron")
+    compiled = torch.compile(model, backend="neuron", fullgraph=True)
+    x = torch.ones(4, 8, device="neuron")
+    with torch.no_grad():
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]):
+            compiled(x)
+            torch.neuron.synchronize()
+        with torch.compiler.set_stance("fail_on_recompile"):
+            compiled(x)
+
+
 def test_full_buffer_drops_the_oldest_and_counts_them(capture, naive_rms_norm):
     with pytest.warns(UserWarning, match="4 of the oldest device events were dropped.*NeuronCore 0: 4"):
         run = capture(naive_rms_norm, max_events_per_nc=_launches_of(capture, naive_rms_norm) - 4)

@@ -6,7 +6,6 @@ import functools
 import threading
 from typing import Any
 
-import torch
 from torch import nn
 
 from torch_neuronx import _C
@@ -29,14 +28,14 @@ class ModuleTracker:
 
         @functools.wraps(original)
         def tracked_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
-                return original(module, *args, **kwargs)
             self._enter(module)
             try:
                 return original(module, *args, **kwargs)
             finally:
                 self._leave()
 
+        # Dynamo then traces the original: a graph compiled during a capture stays valid after it, and the other way round.
+        tracked_call._torchdynamo_inline = original
         nn.Module.__call__ = tracked_call
 
     def stop(self) -> None:
