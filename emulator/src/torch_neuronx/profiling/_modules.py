@@ -34,7 +34,7 @@ class ModuleTracker:
             finally:
                 self._leave()
 
-        # Dynamo then traces the original: a graph compiled during a capture stays valid after it, and the other way round.
+        # Dynamo then traces the original: a graph compiled during a capture stays valid after it, and the reverse.
         tracked_call._torchdynamo_inline = original
         nn.Module.__call__ = tracked_call
 
