@@ -222,3 +222,37 @@ def test_estimate_is_marked_and_follows_the_bytes(broken_compiler: Callable[[Exc
     assert few["estimated_ns"] == few["program_ns"] > 0
     assert many["program_ns"] > few["program_ns"]
     assert (many["bytes_read"], many["bytes_written"]) == (large.nbytes, large.nbytes)
+
+
+def test_default_backend_on_the_device_is_neuron() -> None:
+    layer = nn.Linear(4, 4).to("neuron")
+    assert torch.equal(torch.compile(layer)(ones(2, 4)).cpu(), layer(ones(2, 4)).cpu())
+    assert torch.compile(lambda n: torch.ones(n, device="neuron"))(3).device.type == "neuron"
+    assert len(torch_neuronx.get_dynamo_metrics()) == 2
+
+
+def test_default_backend_elsewhere_stays_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def compile_fx(module: Any, inputs: Any, **_: Any) -> Any:
+        seen.append("inductor")
+        return module.forward
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", compile_fx)
+    assert torch.compile(double)(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert seen == ["inductor"] and torch_neuronx.get_dynamo_metrics() == []
+
+
+def test_inference_mode() -> None:
+    function = compiled(double)
+    with torch.inference_mode():
+        assert function(ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_same_graph_from_another_place_is_the_same_executable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_NEURONX_DEBUG_DIR", str(tmp_path))
+    monkeypatch.setenv("TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS", "1")
+    compiled(lambda x: x * 5)(ones(3))
+    compiled(lambda x: x * 5, options={"model_name": "other"})(ones(3))
+    first, second = (file.read_bytes() for file in tmp_path.glob("neff/proc_0/*.neff"))
+    assert first == second

@@ -16,15 +16,15 @@ from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 __all__ = ["is_host_call", "read_state", "replace_rng_operators", "swap_state"]
 
 
-def read_state() -> torch.Tensor:
-    """The current device's generator state."""
-    return torch.neuron.get_rng_state()
+def read_state(device: torch.device) -> torch.Tensor:
+    """The device's generator state."""
+    return torch.neuron.get_rng_state(device)
 
 
-def swap_state(state: torch.Tensor) -> torch.Tensor:
-    """Set the current device's generator state; returns what it was."""
-    previous = torch.neuron.get_rng_state()
-    torch.neuron.set_rng_state(state)
+def swap_state(state: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Set the device's generator state; returns what it was."""
+    previous = torch.neuron.get_rng_state(device)
+    torch.neuron.set_rng_state(state, device)
     return previous
 
 
@@ -42,28 +42,30 @@ def replace_rng_operators(module: fx.GraphModule) -> None:
         changed = True
         with module.graph.inserting_before(node):
             if node.target is run_and_save_rng_state:
-                state = module.graph.call_function(read_state)
-                result = _op(module.graph, node, node.args)
+                result, device = _op(module.graph, node, node.args)
+                with module.graph.inserting_before(result):
+                    state = module.graph.call_function(read_state, (device,))
                 _replace_pair(node, state, result)
             else:
-                previous = module.graph.call_function(swap_state, (node.args[0],))
-                result = _op(module.graph, node, node.args[1:])
-                module.graph.call_function(swap_state, (previous,))
+                result, device = _op(module.graph, node, node.args[1:])
+                with module.graph.inserting_before(result):
+                    previous = module.graph.call_function(swap_state, (node.args[0], device))
+                module.graph.call_function(swap_state, (previous, device))
                 node.replace_all_uses_with(result)
         module.graph.erase_node(node)
     if changed:
         module.recompile()
 
 
-def _op(graph: fx.Graph, node: fx.Node, args: tuple[Any, ...]) -> fx.Node:
-    """The op that a higher-order operator wraps, with its fake result."""
+def _op(graph: fx.Graph, node: fx.Node, args: tuple[Any, ...]) -> tuple[fx.Node, torch.device]:
+    """The op that a higher-order operator wraps, with its fake result, and the device it draws on."""
     op, *rest = args
     result = graph.call_function(op, tuple(rest), dict(node.kwargs))
     result.stack_trace = node.stack_trace
     fakes = fx.map_arg((tuple(rest), dict(node.kwargs)), lambda arg: arg.meta["val"])
     with _fake_mode(fakes):
-        result.meta["val"] = op(*fakes[0], **fakes[1])
-    return result
+        value = result.meta["val"] = op(*fakes[0], **fakes[1])
+    return result, (value[0] if isinstance(value, list | tuple) else value).device
 
 
 def _fake_mode(values: Any) -> Any:
