@@ -24,7 +24,7 @@ export const KEYS: readonly { group: string; keys: string; text: string }[] = [
   { group: "Other", keys: "Shift+drag", text: "measure: time and number of slices" },
   { group: "Other", keys: "O", text: "colour by operator or by slice name" },
   { group: "Other", keys: "C", text: "copy the selection as a Markdown row with its link" },
-  { group: "Other", keys: "Backspace, browser Back", text: "the view before" },
+  { group: "Other", keys: "Backspace", text: "the view before, as the browser's Back" },
   { group: "Other", keys: "?", text: "this list" },
 ];
 

@@ -156,7 +156,7 @@ function GapDetails(props: { gap: Gap }) {
         {duration(props.gap.start - app.home().start, { significant: 4 })}
       </Row>
       <Row name="idle">{nanoseconds(props.gap.duration_ns)}</Row>
-      <Row name="cause">{props.gap.cause}</Row>
+      <Row name="cause">{props.gap.cause.replaceAll("_", " ")}</Row>
       <Show when={props.gap.next_event}>
         <div class="field">
           <dt>ended by</dt>
