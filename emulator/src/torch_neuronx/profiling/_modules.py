@@ -35,8 +35,9 @@ class ModuleTracker:
                 self._leave()
 
         # Dynamo then traces the original: a graph compiled during a capture stays valid after it, and the reverse.
-        tracked_call._torchdynamo_inline = original
-        nn.Module.__call__ = tracked_call
+        wrapper: Any = tracked_call
+        wrapper._torchdynamo_inline = original
+        nn.Module.__call__ = wrapper
 
     def stop(self) -> None:
         """Restore torch's own call; forwards that are running now still leave properly."""
