@@ -23,14 +23,16 @@ def refuse(message: str) -> None:
 
 
 if sys.platform != "linux" or platform.machine() not in {"x86_64", "aarch64"}:
-    refuse(f"needs Linux on x86-64 or aarch64, this is {sys.platform} {platform.machine()}; the explorer runs anywhere.")
+    refuse(
+        f"needs Linux on x86-64 or aarch64, this is {sys.platform} {platform.machine()}; the explorer runs anywhere."
+    )
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 try:
     import torch
 except ImportError:
     refuse(f"install torch {TESTED_TORCH} first (the CPU build is enough), then build with --no-build-isolation.")
-from torch.utils.cpp_extension import BuildExtension, CppExtension
+from torch.utils.cpp_extension import BuildExtension, CppExtension  # noqa: E402 - after the switch above
 
 if ".".join(torch.__version__.split(".")[:2]) != TESTED_TORCH:
     refuse(f"needs torch {TESTED_TORCH}, found {torch.__version__}; install 'torch>={TESTED_TORCH},<2.14'.")

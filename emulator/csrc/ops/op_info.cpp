@@ -74,13 +74,13 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle, OpKind op_kind) : op(handle), 
     }
     returned_argument.push_back(returned);
   }
-  bool by_data = false, random = false;
+  bool random = false;
   for (const auto tag : handle.getTags()) {
-    by_data |= tag == at::Tag::dynamic_output_shape || tag == at::Tag::data_dependent_output;
+    awaited |= tag == at::Tag::dynamic_output_shape || tag == at::Tag::data_dependent_output;
     random |= tag == at::Tag::nondeterministic_seeded;
   }
   hidden_random = random && generator_argument < 0;
-  may_queue = kind == OpKind::kDevice && !by_data && !hidden_random && only_tensors(schema);
+  may_queue = kind == OpKind::kDevice && !awaited && !hidden_random && only_tensors(schema);
   static const std::unordered_set<std::string_view> kMixed = {
       "aten::index",          "aten::_index_put_impl_", "aten::index_put_",   "aten::_unsafe_index",
       "aten::_fused_adamw_",  "aten::_fused_adam_",     "aten::_fused_sgd_",  "aten::_fused_adagrad_",

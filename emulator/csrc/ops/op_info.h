@@ -30,6 +30,7 @@ struct OpInfo {
   size_t arguments = 0;
 
   bool may_queue = false;        // returns only tensors whose metadata follow from the arguments' metadata
+  bool awaited = false;          // the host can't go on without the result: its shape depends on the data
   bool mixed_devices = false;    // accepts CPU tensors that are no scalars (indices, optimizer steps)
   bool exact_scalars = false;    // floating scalars decide the program or the output's size
   bool hidden_random = false;    // draws from the default generator without taking one

@@ -24,13 +24,9 @@ int64_t DeviceCosts::copy_ns(int64_t bytes, bool to_device) const {
   return copy_fixed_ns + static_cast<int64_t>(static_cast<__int128>(bytes) * 1'000'000'000 / rate);
 }
 
-std::atomic<HostClock::Source> HostClock::source_{nullptr};
 std::atomic<int64_t> HostClock::offset_ns_{0};
 
-void HostClock::set_source(Source source) { source_ = source; }
-
 int64_t HostClock::real_ns() {
-  if (Source source = source_.load(std::memory_order_relaxed)) return source();
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;

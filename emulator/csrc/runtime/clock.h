@@ -29,9 +29,7 @@ DeviceCosts& device_costs();
 
 class HostClock {
  public:
-  // The profiler replaces the source for the length of a session so that its rows and ours come from one counter.
-  using Source = int64_t (*)();
-  static void set_source(Source source);
+  // CLOCK_REALTIME, the clock of torch's rows.
   static int64_t real_ns();
   // Real time plus the virtual offset: the axis on which device times are kept.
   static int64_t now_ns() { return real_ns() + offset_ns(); }
@@ -40,7 +38,6 @@ class HostClock {
   static void reach(int64_t time_ns, bool really);
 
  private:
-  static std::atomic<Source> source_;
   static std::atomic<int64_t> offset_ns_;
 };
 

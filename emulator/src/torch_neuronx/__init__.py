@@ -1,7 +1,7 @@
 """The neuron device for PyTorch, emulated. `import torch` registers it; start reading at `torch_neuronx.neuron`.
 
-`torch.zeros(4, device="neuron")` works after a plain `import torch`. This package adds what scripts written for Trainium import
-by name: device functions, op tracking, profiling and the `torch.compile` backend.
+`torch.zeros(4, device="neuron")` works after a plain `import torch`. This package adds what scripts written for
+Trainium import by name: device functions, op tracking, profiling and the `torch.compile` backend.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ def _autoload() -> None:
 
 
 # `import torch` may import this module (entry point) and the other way round; `_autoload` must exist before.
-import torch  # noqa: E402
+import torch  # noqa: E402, F401
+
 from torch_neuronx import _load  # noqa: E402
 
 _problem = _load.load()
 
 if _problem is None:
-    from torch_neuronx import _executables, neuron, utils
+    from torch_neuronx import _executables, neuron, utils  # noqa: F401 - captures look up _executables
     from torch_neuronx.neuron import (
         Event,
         Stream,
@@ -51,12 +52,12 @@ if _problem is None:
     _lazy_init = neuron._lazy_init
 
     __all__ = [
-        "Event", "NeuronProfiler", "Stream", "StreamContext", "clear_op_tracking", "current_device", "current_stream",
-        "default_stream", "device", "device_count", "empty_cache", "get_device_properties", "get_dynamo_metrics",
-        "get_executed_ops", "get_fallback_ops", "is_neuron_runtime_initialized", "max_memory_allocated",
-        "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "neuron", "profiling",
-        "reset_accumulated_memory_stats", "reset_dynamo_metrics", "reset_peak_memory_stats", "set_device", "set_stream",
-        "stream", "synchronize", "utils",
+        "Event", "Stream", "StreamContext", "clear_op_tracking", "current_device", "current_stream",
+        "default_stream", "device", "device_count", "empty_cache", "get_device_properties", "get_executed_ops",
+        "get_fallback_ops", "is_neuron_runtime_initialized", "max_memory_allocated", "max_memory_reserved",
+        "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "neuron",
+        "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "set_stream", "stream",
+        "synchronize", "utils",
     ]  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def __getattr__(name: str) -> Any:
         raise _load.DeviceUnavailableError(f"neuron device not available: {_problem}")
     # Late: these need numpy and Arrow, or torch's compiler, which importing torch must not.
     if name in {"NeuronProfiler", "profiling"}:
-        import torch_neuronx.profiling as profiling
+        from torch_neuronx import profiling
 
         return profiling if name == "profiling" else profiling.NeuronProfiler
     if name in {"get_dynamo_metrics", "reset_dynamo_metrics"}:

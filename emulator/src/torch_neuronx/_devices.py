@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+
 from torch_neuronx import _C, _initialize
 
-DeviceLike = torch.device | int | str | None
+#: What torch accepts as a device; None is the current one.
+DeviceLike: TypeAlias = torch.device | int | str | None
 
 
 def index_of(device: Any, optional: bool = True) -> int:
@@ -22,7 +24,8 @@ def index_of(device: Any, optional: bool = True) -> int:
     if device is None and optional:
         return current_device()
     if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
-        raise ValueError(f"Expected an int, a string such as 'neuron:0' or a torch.device, got: {device!r}")
+        message = f"Expected an int, a string such as 'neuron:0' or a torch.device, got: {device!r}"
+        raise ValueError(message)  # noqa: TRY004 - as on the real device
     if isinstance(device, int):
         index = device
     else:
@@ -40,7 +43,7 @@ def is_available() -> bool:
     """Whether there is a device. Never raises."""
     try:
         return device_count() > 0
-    except Exception:  # noqa: BLE001 - by contract
+    except Exception:
         return False
 
 

@@ -86,6 +86,7 @@ def device_count() -> int:
 def initialize() -> None:
     """Reads the target file and tells the runtime what launches, gaps and copies cost."""
     from neuroncore.targets import load_target
+
     from torch_neuronx import _C
 
     target = load_target()

@@ -1,7 +1,7 @@
 """Loads the device into torch, or says in one line why it can't be used.
 
-`import torch` runs this through the `torch.backends` entry point, so nothing here may raise: whatever goes wrong is kept, printed
-once, and raised when the device is used.
+`import torch` runs this through the `torch.backends` entry point, so nothing here may raise: whatever goes wrong is
+kept, printed once, and raised when the device is used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
+
 from torch_neuronx._torch_version import TESTED_TORCH
 
 VENDOR_DISTRIBUTION = "torch-neuronx"
@@ -24,21 +25,22 @@ class DeviceUnavailableError(RuntimeError, AttributeError):
 
 def load() -> str | None:
     """Registers device `neuron`. Returns what is wrong, or None."""
-    problem = _obstacle()
-    if problem is None:
-        try:
+    try:
+        problem = obstacle()
+        if problem is None:
             from torch_neuronx import _C
-        except Exception as error:  # noqa: BLE001 - a broken extension must not break torch
-            problem = _one_line(error)
-        else:
+
             _register(_C)
             return None
+    except Exception as error:
+        problem = _one_line(error)
     print(f"neuron device not available: {problem}", file=sys.stderr)  # noqa: T201
     _register_broken(problem)
     return problem
 
 
-def _obstacle() -> str | None:
+def obstacle() -> str | None:
+    """Why the device can't be used here, with the fix; None where nothing is in the way."""
     if sys.platform != "linux" or platform.machine() not in {"x86_64", "aarch64"}:
         return f"the emulator runs on Linux (x86-64, aarch64), this is {sys.platform} {platform.machine()}"
     if ".".join(torch.__version__.split(".")[:2]) != TESTED_TORCH:
@@ -78,9 +80,10 @@ def _register(extension: Any) -> None:
     extension.register_ops(_initialize.registered_ops())
     _rename(neuron)
     _initialize.apply_environment()
-    from torch_neuronx.profiling import install
+    from torch_neuronx import _auto_compile, profiling
 
-    install()
+    profiling.install()
+    _auto_compile.install()
 
 
 def _rename(module: ModuleType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from torch_neuronx import _C
 from torch_neuronx._devices import DeviceLike, device_count, index_of
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
+
 from torch_neuronx import _C
 from torch_neuronx._devices import DeviceLike, index_of
 
@@ -57,7 +58,7 @@ class Event(metaclass=_EventType):
         blocking: accepted.
     """
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, **_kwargs: Any) -> torch.Event:  # type: ignore[misc]
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False, **_kwargs: Any) -> torch.Event:
         """Returns a plain `torch.Event`."""
         return torch.Event(device="neuron", enable_timing=enable_timing, blocking=blocking)
 

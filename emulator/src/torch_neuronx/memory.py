@@ -88,7 +88,10 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     rows = ["allocated_bytes", "active_bytes", "reserved_bytes"]
     if not abbreviated:
         rows += ["requested_bytes", "allocation", "segment"]
-    lines = [f"Neuron Memory Summary, Device {index}", f"{'':18}{'current':>16}{'peak':>16}{'allocated':>16}{'freed':>16}"]
+    lines = [
+        f"Neuron Memory Summary, Device {index}",
+        f"{'':18}{'current':>16}{'peak':>16}{'allocated':>16}{'freed':>16}",
+    ]
     for name in rows:
         numbers = stats[name]
         lines.append(f"{name:18}" + "".join(f"{numbers[key]:>16}" for key in ("current", "peak", "allocated", "freed")))

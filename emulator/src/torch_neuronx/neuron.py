@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from torch_neuronx import memory
 from torch_neuronx._devices import (
     _is_in_bad_fork,
@@ -56,13 +57,14 @@ from torch_neuronx.memory import (
 )
 
 __all__ = [
-    "Event", "Stream", "StreamContext", "_is_in_bad_fork", "_lazy_init", "_sleep", "current_device", "current_stream",
-    "default_stream", "device", "device_count", "empty_cache", "get_amp_supported_dtype", "get_device_name",
-    "get_device_properties", "get_dynamo_metrics", "get_rng_state", "init", "initial_seed", "is_available", "is_bf16_supported",
-    "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory",
-    "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "query", "record_event",
-    "reset_accumulated_memory_stats", "reset_dynamo_metrics", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
-    "set_rng_state", "set_stream", "stream", "synchronize", "wait_event", "wait_stream",
+    "Event", "Stream", "StreamContext", "_is_in_bad_fork", "_lazy_init", "_sleep", "current_device",
+    "current_stream", "default_stream", "device", "device_count", "empty_cache", "get_amp_supported_dtype",
+    "get_device_name", "get_device_properties", "get_rng_state", "init", "initial_seed", "is_available",
+    "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
+    "max_memory_reserved", "mem_get_info", "memory", "memory_allocated", "memory_reserved", "memory_stats",
+    "memory_summary", "query", "record_event", "reset_accumulated_memory_stats", "reset_peak_memory_stats",
+    "seed", "seed_all", "set_device", "set_rng_state", "set_stream", "stream", "synchronize", "wait_event",
+    "wait_stream",
 ]  # fmt: skip
 
 
