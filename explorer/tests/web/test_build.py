@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
 import neuronscope
+import pytest
 
 EXPLORER = Path(__file__).resolve().parents[2]
 
