@@ -170,3 +170,9 @@ def test_gradients_of_smooth_units(oracle, aten_call, name):
 def test_gradient_of_relu(oracle, aten_call):
     g, x = values((30, 20), torch.float32, 1), values((30, 20), torch.float32, 2)
     oracle([aten_call(aten.threshold_backward.default, X, Y, 0)], [g, x])
+
+
+def test_out_variants_write_the_given_tensor(oracle, aten_call):
+    x, y, out = (values((30, 20), torch.float32, i) for i in range(3))
+    executable = oracle([aten_call(aten.mul.out, X, Y, out=Z)], [x, y, out], mutates=((2, Value(0, 0)),))
+    assert [t.kind for t in executable.program.tensors] == ["input", "input", "inout"]

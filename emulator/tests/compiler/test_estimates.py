@@ -106,3 +106,11 @@ def test_status_lists_what_is_lowered():
     assert (status["aten::sort"], status["aten::mul"], status["aten::mul_"]) == ("estimated", "lowered", "lowered")
     assert status["aten::_softmax"] == "lowered"
     assert is_lowered("aten.add_.Tensor") and not is_lowered("aten.sort.default")
+
+
+def test_an_in_place_estimate_writes_its_input_directly():
+    x = TensorSpec((64, 64), "fp32")
+    node = Node("aten.uniform_.default", (X, 0.0, 1.0), (), (x,))
+    executable = compile_graph(Graph("g", (x,), (node,), (Value(0, 0),), ((0, Value(0, 0)),)))
+    assert executable.estimated_ns == executable.program_ns
+    assert executable.bytes_written == 64 * 64 * 4

@@ -95,8 +95,18 @@ row = TensorSpec((300, 1), "bf16")
 a = Value(-1, 0)
 nodes = (Node("aten.mul.Tensor", (a, a), (), (x,)), Node("aten.mean.dim", (Value(0, 0), (-1,), True), (), (row,)),
          Node("aten.rsqrt.default", (Value(1, 0),), (), (row,)), Node("aten.mul.Tensor", (a, Value(2, 0)), (), (x,)))
-e = compile_graph(Graph(sys.argv[1], (x,), nodes, (Value(3, 0),)))
-print(e.hash, e.program_ns, e.instructions.num_rows, e.bytes_read)
+graphs = [Graph(sys.argv[1], (x,), nodes, (Value(3, 0),))]
+w = TensorSpec((513,), "bf16")
+weights = tuple(Value(-1, i) for i in range(1, 6))
+many = [Node("aten.mul.Tensor", (a, weights[0]), (), (x,))]
+many += [Node("aten.add.Tensor", (Value(i, 0), weight), (), (x,)) for i, weight in enumerate(weights[1:])]
+graphs.append(Graph(sys.argv[1], (x, w, w, w, w, w), tuple(many), (Value(4, 0),)))
+linear = Node("aten.linear.default", (a, Value(-1, 1), Value(-1, 2)), (), (TensorSpec((300, 40), "bf16"),))
+scaled = Node("aten.mul.Tensor", (Value(0, 0), Value(-1, 3)), (), (TensorSpec((300, 40), "bf16"),))
+v = TensorSpec((40,), "bf16")
+graphs.append(Graph(sys.argv[1], (x, TensorSpec((40, 513), "bf16"), v, v), (linear, scaled), (Value(1, 0),)))
+for e in map(compile_graph, graphs):
+    print(e.hash, e.program_ns, e.instructions.num_rows, e.bytes_read)
 """
 
 

@@ -357,7 +357,8 @@ class Builder:
         first = next((i for i, p in enumerate(self.prims) if any(w.buffer == view.buffer for w in writes(p))), None)
         if first is None:
             return False
-        if not isinstance(self.prims[first], Map):
+        estimated = isinstance(self.prims[first], Estimate)
+        if not estimated and not isinstance(self.prims[first], Map):
             return False
         later = [v for p in self.prims[first:] for v in reads(p) if v.buffer == where.buffer]
         other = [
@@ -367,7 +368,7 @@ class Builder:
             if w.buffer in (view.buffer, where.buffer) and i != first
         ]
         after = [v for p in self.prims[first + 1 :] for v in reads(p) if v.buffer == where.buffer]
-        return not other and not after and all(_same_layout(v, where) for v in later)
+        return not other and not after and (estimated or all(_same_layout(v, where) for v in later))
 
     def _rename(self, old: int, new: int) -> None:
         def swap(view: Operand) -> Operand:

@@ -80,9 +80,9 @@ class _Product(StepEmitter):
         self.prefix = tiler.new_kernel()
         self.names: dict[Key, str] = {}
         self.width, self.rows_at_once = self._sizes()
-        self.persistent = {
-            k for s in selection.steps for k in s.inputs() if k[0] == "load" and self._layout(k).by_column
-        }
+        # Not a set: its order decides the order of the loads.
+        loads = dict.fromkeys(k for s in selection.steps for k in s.inputs() if k[0] == "load")
+        self.persistent = {k: None for k in loads if self._layout(k).by_column}
         self.iteration = self.block = self.turns = self.staged = 0
         self.column_start = 0
         self.parts = self.columns = 0
@@ -301,7 +301,7 @@ class _Product(StepEmitter):
     # -- operands of the maps behind the product -----------------------------------------------------------------------
 
     def _load_columns(self) -> None:
-        for key in sorted(self.persistent, key=self._name):
+        for key in self.persistent:
             view = key[1]
             assert isinstance(view, View)
             if not self.selection.by_row[key]:

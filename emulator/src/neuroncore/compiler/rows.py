@@ -83,7 +83,7 @@ def _row_shape(tiler: Tiler, kernel: Kernel) -> Shape:
 
 
 def _packing(tiler: Tiler, kernel: Kernel, bytes_per_element: int) -> int:
-    """How many short rows to put into one partition, so that instructions are long enough to be worth their overhead."""
+    """How many short rows to put into one partition, so that instructions are worth their overhead."""
     partitions = tiler.target.partitions
     if kernel.cols < 2 or kernel.cols > 256 or kernel.rows < 4 * partitions:
         return 1
@@ -476,17 +476,18 @@ class _Rows(StepEmitter):
 
     # -- slots ---------------------------------------------------------------------------------------------------------
 
-    def _persistent(self) -> set[Key]:
+    def _persistent(self) -> dict[Key, None]:
         """Values loaded or filled once for all tiles: weights by column, single values, constants."""
         limit = self.tiler.target.sbuf_usable_bytes_per_partition // 3
-        used, chosen = 0, set()
+        used = 0
+        chosen: dict[Key, None] = {}  # not a set: its order decides the order of the loads
         for key, layout in self.layouts.items():
             if not layout.by_column or (self.row_tiles == 1 and self.chunks == 1 and not layout.by_row):
                 continue
             size = 4 * self.row_width if layout.by_row else self.shape.cols * DTYPE_BYTES[self.selection.dtypes[key]]
             if used + size <= limit:
                 used += size
-                chosen.add(key)
+                chosen[key] = None
         made: dict[Key, int] = {}
         for step in self.selection.steps:
             made[step.out] = made.get(step.out, 0) + 1
@@ -497,7 +498,7 @@ class _Rows(StepEmitter):
                 and made[step.out] == 1
                 and step.out[0] == "temp"
             ):
-                chosen.add(step.out)
+                chosen[step.out] = None
         return chosen
 
     def _bytes(self, key: Key) -> int:
