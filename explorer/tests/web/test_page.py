@@ -187,7 +187,13 @@ def test_shift_drag_measures_and_escape_ends_it(golden: str, show: Show) -> None
     page.mouse.move(900, 360, steps=4)
     page.mouse.up()
     page.keyboard.up("Shift")
+    per_pixel = slices(page, name="nc_exec_running")[0]
+    nanoseconds = 300 * per_pixel["duration"] / per_pixel["rect"]["width"]
+    measured = page.get_by_test_id("measure")
+    expect(measured).to_have_text(re.compile(r"^[\d.]+ µs, \d+ slices$"))
+    assert float((measured.text_content() or "").split()[0]) == pytest.approx(nanoseconds / 1000, rel=0.01)
     page.keyboard.press("Escape")  # ends the measurement, not the view
+    expect(measured).to_have_text("")
     assert page.url == before
 
 

@@ -120,6 +120,15 @@ export function TimelineView(props: { card: ProfileCard }) {
     ),
   );
 
+  /** The measurement in words, for those who do not see the canvas. */
+  const measured = () => {
+    const m = measure();
+    if (!m) return "";
+    const range = { start: Math.min(m.start, m.end), end: Math.max(m.start, m.end) };
+    const count = timeline?.countIn(range) ?? 0;
+    return `${duration(range.end - range.start, { significant: 4 })}, ${count.toLocaleString("en-US")} slices`;
+  };
+
   // --- gaps --------------------------------------------------------------------------------------------------------
   const selectGap = (gap: Gap): void => {
     app.select(null, { gap });
@@ -378,6 +387,9 @@ export function TimelineView(props: { card: ProfileCard }) {
           </For>
         </div>
         <Show when={props.card.empty}>{(text) => <div class="empty-note">{text()}</div>}</Show>
+      </div>
+      <div class="visually-hidden" aria-live="polite" data-testid="measure">
+        {measured()}
       </div>
       <Show when={hover()}>{(h) => <Tooltip at={h()} gaps={gapById()} card={props.card} />}</Show>
     </section>
