@@ -30,7 +30,7 @@ from neuroncore.errors import CapacityError, VerifyError
 from neuroncore.graph import Graph
 from neuroncore.isa import Instruction, Program, print_program, synchronize, verify
 from neuroncore.isa import Tile as _Tile
-from neuroncore.targets import Target
+from neuroncore.targets import Target, load_target
 
 __all__ = [
     "COMPILER_VERSION",
@@ -230,14 +230,20 @@ def compile_program(graph: Graph, target: Target) -> Compiled:
     return value
 
 
-def dump(graph: Graph, after: str, target: Target) -> str:
+def dump(graph: Graph, after: str, target: Target | None = None) -> str:
     """The form a graph has after a pass, as text.
+
+    Args:
+        graph: what to compile.
+        after: name of a pass in `PASSES`.
+        target: None takes NEURON_PLATFORM_TARGET_OVERRIDE, default trn2.
 
     Raises:
         ValueError: no such pass.
     """
     if after not in [p.name for p in PASSES]:
         raise ValueError(f"no pass {after!r}; passes: {', '.join(p.name for p in PASSES)}")
+    target = target or load_target()
     value: Any = graph
     for step in PASSES:
         value = step.run(value, target)
