@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -82,9 +83,16 @@ def operator_of(name: str) -> torch._ops.OpOverload:
 
 
 def display(graph: Graph) -> tuple[str, str]:
-    """Shapes and dtypes of a graph's inputs as profiles show them: ("[4,512] x [512]", "bf16 x bf16")."""
-    shown = graph.inputs[:_SHOWN_INPUTS]
-    rest = len(graph.inputs) - len(shown)
+    """Shapes and dtypes of what a graph reads, as profiles show them: ("[4,512] x [512]", "bf16 x bf16").
+
+    Of a single op these are its operands, each as often as it is used; else the graph's inputs.
+    """
+    specs: Sequence[TensorSpec] = graph.inputs
+    if len(graph.nodes) == 1:
+        (node,) = graph.nodes
+        specs = [graph.inputs[value.index] for value in _values((node.args, node.kwargs))]
+    shown = specs[:_SHOWN_INPUTS]
+    rest = len(specs) - len(shown)
     more = [f"{rest} more"] if rest else []
     shapes = " x ".join(["[" + ",".join(map(str, spec.shape)) + "]" for spec in shown] + more)
     return shapes, " x ".join([spec.dtype for spec in shown] + more)
@@ -345,6 +353,12 @@ def _ints(sizes: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _source(stack_trace: str | None) -> str:
-    """The innermost frame of an FX node's stack trace as "file.py:line"; empty when there is none."""
+    """The innermost frame of an FX node's stack trace as "file.py:line"; empty when there is none.
+
+    Files below the working folder are named relative to it, as in execution records.
+    """
     frames = _FRAME.findall(stack_trace or "")
-    return f"{frames[-1][0]}:{frames[-1][1]}" if frames else ""
+    if not frames:
+        return ""
+    file, line = frames[-1]
+    return f"{file.removeprefix(str(Path.cwd()) + '/')}:{line}"

@@ -117,6 +117,12 @@ def test_display_names_shapes_and_dtypes() -> None:
     assert lowering.display(graph) == ("[4,512] x [512]", "bf16 x fp32")
 
 
+def test_display_names_an_operand_as_often_as_it_is_used() -> None:
+    x = tensor(4, 512)
+    graph = lowering.graph_from_call("aten::mul.Tensor", [x, x], results=x * x)
+    assert lowering.display(graph) == ("[4,512] x [4,512]", "bf16 x bf16")
+
+
 def test_display_of_long_lists_says_how_many_more() -> None:
     tensors = [tensor(2) for _ in range(6)]
     graph = lowering.graph_from_call("aten::_foreach_add_.Scalar", [tensors, 1.0])
