@@ -229,6 +229,7 @@ void bind_device(py::module_& m) {
   m.def("set_real_streams", [](bool on) { options().real_streams = on; });
   m.def("set_exact_scalars", [](bool on) { options().exact_scalars = on; });
   m.def("host_offset_ns", &HostClock::offset_ns, "How far simulated time is ahead of this machine's clock.");
+  m.def("host_now_ns", &HostClock::now_ns, "The host's time on the simulated axis.");
   m.def("simulated_end_ns", torch::wrap_pybind_function([](int64_t index) {
           return core(static_cast<c10::DeviceIndex>(index)).clock.tail_ns();
         }),

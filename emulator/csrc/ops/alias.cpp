@@ -20,7 +20,8 @@ void copy_flags(const at::Tensor& from, at::Tensor& to) {
 }
 
 at::Tensor make_tensor(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+  at::Tensor tensor =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   copy_flags(like, tensor);
   return tensor;
@@ -140,7 +141,8 @@ bool CpuAliases::push_back(c10::DeviceIndex device) {
   for (auto& pair : tensors_) {
     auto* impl = pair.neuron.unsafeGetTensorImpl();
     const auto& cpu = pair.cpu;
-    if (impl->sizes() == cpu.sizes() && impl->strides() == cpu.strides() && impl->storage_offset() == cpu.storage_offset()) {
+    if (impl->sizes() == cpu.sizes() && impl->strides() == cpu.strides() &&
+        impl->storage_offset() == cpu.storage_offset()) {
       continue;
     }
     changed = true;

@@ -168,7 +168,8 @@ c10::IValue to_neuron(const c10::IValue& value, CpuAliases& aliases, c10::Device
   return list;
 }
 
-// Output metadata from torch's meta kernels: for a call whose values can't be computed. Empty where the arguments are wrong.
+// Output metadata from torch's meta kernels, for a call whose values can't be computed. Empty where the arguments are
+// wrong.
 std::optional<CacheEntry> infer_results(const OpInfo& info, const Stack& stack) {
   auto to_meta = [](const at::Tensor& tensor) -> at::Tensor {
     if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
@@ -237,7 +238,9 @@ void queue_op(const OpInfo& info, const Call& call, const CacheEntry& entry, Cor
 // What is left of a call that failed, or comes after one that did: results of the right shape, and the error kept.
 void skip_op(const OpInfo& info, const Call& call, StreamState& stream, std::exception_ptr error, Stack* stack) {
   std::optional<CacheEntry> entry;
-  if (info.may_queue && !options().launch_blocking && !(error && is_call_error(error))) entry = infer_results(info, *stack);
+  if (info.may_queue && !options().launch_blocking && !(error && is_call_error(error))) {
+    entry = infer_results(info, *stack);
+  }
   if (!entry) {
     if (error) std::rethrow_exception(error);
     rethrow_error(stream);
@@ -248,8 +251,10 @@ void skip_op(const OpInfo& info, const Call& call, StreamState& stream, std::exc
   replace_arguments(stack, info.arguments, std::move(results));
 }
 
-void run_on_host(const OpInfo& info, const Call& call, Core& device, StreamState& stream, int64_t begin_ns, Stack* stack) {
-  if (!in_graph_body()) info.fell_back = true;
+// As the real device's CPU fallback: inputs are copied to the host, results back.
+void run_on_host(const OpInfo& info, const Call& call, Core& device, StreamState& stream, int64_t begin_ns,
+                 Stack* stack) {
+  if (!in_graph_body()) info.fell_back.store(true, std::memory_order_relaxed);
   rethrow_error(stream);
   if (call.bytes_in() > 0) {
     const Slot read = launch_copy(device, stream, LaunchKind::kCopyToHost, call.bytes_in(), begin_ns);
@@ -319,7 +324,9 @@ void run_now(const OpInfo& info, const Call& call, const CacheEntry* entry, Core
   }
   if (entry->executable != nullptr) {
     const Slot slot = launch_execution(device, stream, *entry->executable, begin_ns);
-    if (options().launch_blocking) reach_simulated(device, HostClock::real_ns(), slot.end_ns(), "nrt_synchronize");
+    if (info.awaited || options().launch_blocking) {
+      reach_simulated(device, HostClock::real_ns(), slot.end_ns(), "nrt_synchronize");
+    }
   }
   replace_arguments(stack, info.arguments, std::move(arguments));
 }

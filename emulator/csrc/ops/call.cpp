@@ -15,7 +15,9 @@
 namespace neuron {
 namespace {
 
-enum Tag : uint64_t { kNone = 1, kInt, kDouble, kBool, kComplex, kString, kDevice, kGenerator, kList, kTensor, kNoTensor, kGraph };
+enum Tag : uint64_t {
+  kNone = 1, kInt, kDouble, kBool, kComplex, kString, kDevice, kGenerator, kList, kTensor, kNoTensor, kGraph
+};
 
 // One per thread, so that the hit path allocates nothing.
 Signature& thread_signature() {

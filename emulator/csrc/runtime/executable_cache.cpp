@@ -51,7 +51,8 @@ const Executable* ExecutableCache::add(Executable executable) {
 
 const Executable* ExecutableCache::by_id(int64_t id) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  return id >= 1 && id <= static_cast<int64_t>(executables_.size()) ? &executables_[static_cast<size_t>(id - 1)] : nullptr;
+  if (id < 1 || id > static_cast<int64_t>(executables_.size())) return nullptr;
+  return &executables_[static_cast<size_t>(id - 1)];
 }
 
 }  // namespace neuron

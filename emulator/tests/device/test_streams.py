@@ -112,3 +112,12 @@ print("ok")
 def test_real_streams_with_host_collectives(script) -> None:
     result: subprocess.CompletedProcess[str] = script(REAL_STREAMS, NEURON_RT_ENABLE_HOST_CC="1")
     assert result.stdout.strip() == "ok", result.stderr
+
+
+def test_the_host_waits_for_a_shape_that_depends_on_data() -> None:
+    x = torch.ones(64, device="neuron")
+    x.nonzero()
+    for _ in range(100):
+        x + x  # noqa: B018
+    x.nonzero()
+    assert _C.host_now_ns() >= _C.simulated_end_ns(0)
