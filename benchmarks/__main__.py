@@ -1,7 +1,7 @@
 """Run every benchmark and write benchmarks/RESULTS.md: `python -m benchmarks [name …]`.
 
-Each benchmark is a module with `NAME` (heading), `run() -> list[dict[str, object]]` (rows of one table, same keys) and a docstring that says what
-is measured against what.
+Each benchmark is a module with `NAME` (heading), `run() -> list[dict[str, object]]` (rows of one table, same keys) and
+a docstring that says what is measured against what.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        lines = cpuinfo.read_text().splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         model = names[0] if names else model
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}"

@@ -1,6 +1,7 @@
 """Write the generated pages: `python -m docs.generate` (also `make docs`); `--check` only compares.
 
-docs/formats.md and docs/tables.md come from the declarations that writer and reader use, docs/status.md from the compiler's registry.
+docs/formats.md and docs/tables.md come from the declarations that writer and reader use, docs/status.md from the
+compiler's registry.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ def formats_page() -> str:
         "# Profile files",
         "",
         NOTE,
-        "A session directory `<instance>_pid_<pid>/<timestamp>/` holds `trace.json` (the framework's rows, Chrome trace format), "
-        "`trace_info.pb` (what made the profile), `ntrace.pb` (runtime and hardware events), `cpu_util.pb`, `host_mem.pb`, one "
-        "`neff_<hash>_vnc_<n>.neff` per executable and one `profile_nc_<n>_session_<k>.ntff` per logical NeuronCore, according to the "
-        "modes it was recorded with. They have the roles and names of the vendor's files but are our own formats: a reader refuses "
-        "what it can't read and says why.",
+        "A session directory `<instance>_pid_<pid>/<timestamp>/` holds `trace.json` (the framework's rows, Chrome trace "
+        "format), `trace_info.pb` (what made the profile), `ntrace.pb` (runtime and hardware events), `cpu_util.pb`, "
+        "`host_mem.pb`, one `neff_<hash>_vnc_<n>.neff` per executable and one `profile_nc_<n>_session_<k>.ntff` per "
+        "logical NeuronCore, according to the modes it was recorded with. They have the roles and names of the vendor's "
+        "files but are our own formats: a reader refuses what it can't read and says why.",
         "",
-        "Every `.pb` and `.ntff` is one protobuf message (`explorer/src/neuronscope/formats/container.proto`): magic `neuronscope`, kind, "
-        f"version (now {container.VERSION}), the session's facts, and tables as Arrow IPC streams, each with row count and CRC-32. "
-        "Files are written to a temporary name and renamed.",
+        "Every `.pb` and `.ntff` is one protobuf message (`explorer/src/neuronscope/formats/container.proto`): magic "
+        f"`neuronscope`, kind, version (now {container.VERSION}), the session's facts, and tables as Arrow IPC streams, "
+        "each with row count and CRC-32. Files are written to a temporary name and renamed.",
         "",
         "## Session facts",
         "",
@@ -66,8 +67,9 @@ def tables_page() -> str:
         "# Tables of the store",
         "",
         NOTE,
-        "A processed profile is a folder of Parquet files: the tables of Neuron Explorer's published schema 7.4.0 that have rows "
-        "(`SystemProfileEvents`, `Flow`, `Instruction`, `DmaPacketAggregated`, …; see `SchemaFields` inside each profile) and, beside them, ours:",
+        "A processed profile is a folder of Parquet files: the tables of Neuron Explorer's published schema 7.4.0 that "
+        "have rows (`SystemProfileEvents`, `Flow`, `Instruction`, `DmaPacketAggregated`, …; see `SchemaFields` inside each "
+        "profile) and, beside them, ours:",
         "",
     ]
     for table in own.OWN_TABLES:
@@ -87,9 +89,10 @@ def status_page() -> str:
         "# What the compiler lowers",
         "",
         NOTE,
-        f"{lowered} of the {len(rows)} ATen ops it knows become NeuronCore instructions whose time is simulated. The others run (their values are "
-        "exact) with a bandwidth-bound **estimate** of their device time, marked as such in every table. Ops that are not in "
-        "this list run on the CPU, as on the real device.",
+        f"{lowered} of the {len(rows)} ATen ops of this list become NeuronCore instructions whose time is simulated (an "
+        "unusual form may still end as an estimate). The others run, their values are exact, with a bandwidth-bound "
+        "**estimate** of their device time, marked as such in every table. Ops that are not in this list run on the CPU, "
+        "as on the real device.",
         "",
     ]
     lines += _table(("op", "device time"), ((f"`{name}`", how) for name, how in rows))

@@ -1,4 +1,4 @@
-"""Open the demo's profiles as a user would, check that the served page tells the same numbers as the printed tables, then stop or keep serving.
+"""Open the demo's profiles as a user would and check that the page tells the numbers of the printed tables.
 
 Usage: python tools/check_demo.py build/demo [--serve] [--port 3001]
 """

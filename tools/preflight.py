@@ -1,4 +1,4 @@
-"""Say in one line each what this machine lacks, before anything is installed. Runs with the system's Python; no imports of ours.
+"""Say in one line each what this machine lacks, before anything is installed. Needs only the system's Python.
 
 Usage: python3 tools/preflight.py VENV [--emulator]
 """

@@ -1,4 +1,4 @@
-"""The documentation is true: generated pages are current, links exist, and the blocks of the walk-through run as printed."""
+"""The documentation is true: generated pages are current, links exist, the walk-through's blocks run as printed."""
 
 import re
 import subprocess
@@ -27,23 +27,24 @@ def test_links_lead_somewhere(page):
 
 
 def matches(expected, actual):
-    """Whether `actual` has the lines of `expected` in order; … stands for anything within a line, a line … for any lines."""
+    """What of `expected` is missing in `actual`, in order; … stands for anything in a line, a line … for any lines."""
     lines = [line.rstrip() for line in actual.splitlines()]
     position = 0
-    for wanted in expected.splitlines():
-        wanted = wanted.rstrip()
-        if wanted.strip() in ("", ELLIPSIS):
+    for line in expected.splitlines():
+        wanted = line.split()
+        if wanted in ([], [ELLIPSIS]):
             continue
-        pattern = re.compile(r"\s+".join(".*?".join(map(re.escape, w.split(ELLIPSIS))) for w in wanted.split()) + r"\s*$")
+        words = (".*?".join(map(re.escape, word.split(ELLIPSIS))) for word in wanted)
+        pattern = re.compile(r"\s+".join(words) + r"\s*$")
         found = next((i for i in range(position, len(lines)) if pattern.match(lines[i].strip())), None)
         if found is None:
-            return f"line not found after line {position}: {wanted!r}"
+            return f"line not found after line {position}: {line!r}"
         position = found + 1
     return ""
 
 
 def test_walkthrough_runs_as_printed(tmp_path):
-    """Python blocks are saved under the name in braces; `$ command` lines run; what is printed below them must come out."""
+    """Python blocks are saved under the name in braces; `$ command` lines run and must print what stands below them."""
     import os
 
     environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", COLUMNS="100")
