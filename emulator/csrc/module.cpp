@@ -229,7 +229,7 @@ void bind_device(py::module_& m) {
   m.def("set_real_streams", [](bool on) { options().real_streams = on; });
   m.def("set_exact_scalars", [](bool on) { options().exact_scalars = on; });
   m.def("host_offset_ns", &HostClock::offset_ns, "How far simulated time is ahead of this machine's clock.");
-  m.def("host_now_ns", &HostClock::now_ns, "The host's time on the simulated axis.");
+  m.def("simulated_now_ns", &HostClock::now_ns, "The host's time on the simulated axis.");
   m.def("simulated_end_ns", torch::wrap_pybind_function([](int64_t index) {
           return core(static_cast<c10::DeviceIndex>(index)).clock.tail_ns();
         }),
@@ -284,6 +284,12 @@ PYBIND11_MODULE(_C, m) {
         "handler(op, overload, args, outputs) -> dict with the fields of an executable; called once per signature.");
   m.def("create_executable",
         [](const py::dict& fields) { return ExecutableCache::get().add(read_executable(fields))->id; });
+  m.def("host_now_ns", &HostClock::real_ns, "The clock of recorded host rows.");
+  m.def("record_compile",
+        [](std::string what, int64_t begin_ns, int64_t device) {
+          record_host("neuron_compile", std::move(what), begin_ns, static_cast<c10::DeviceIndex>(device));
+        },
+        "A row of its own for compiling, from begin_ns to now, while a profiler records.");
   m.def("launch", torch::wrap_pybind_function(&launch), py::arg("executable_id"), py::arg("device"), py::arg("body"));
   m.def("cpu_view", torch::wrap_pybind_function(&cpu_view),
         "CPU tensor over the same memory. Values are valid inside a launch body or after synchronize().");

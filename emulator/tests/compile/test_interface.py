@@ -13,10 +13,13 @@ import pytest
 import torch
 import torch_neuronx
 from neuroncore.errors import CapacityError, VerifyError
+from neuronscope.formats import container
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 from torch_neuronx import _programs
 from torch_neuronx import neuron_dynamo_backend as dynamo
 from torch_neuronx.neuron_dynamo_backend.exceptions import NEFFExecutionError
+from torch_neuronx.profiling import NeuronConfig, NeuronProfiler, ProfileMode
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -256,3 +259,18 @@ def test_same_graph_from_another_place_is_the_same_executable(tmp_path: Path, mo
     compiled(lambda x: x * 5, options={"model_name": "other"})(ones(3))
     first, second = (file.read_bytes() for file in tmp_path.glob("neff/proc_0/*.neff"))
     assert first == second
+
+
+def test_compiling_under_a_capture_is_a_row_of_its_own(tmp_path: Path) -> None:
+    x = ones(5)
+    config = NeuronConfig(modes=[ProfileMode.RUNTIME], profile_output_dir=str(tmp_path))
+    activities = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
+    handler = NeuronProfiler(config).export_trace
+    with profile(activities=activities, experimental_config=config, on_trace_ready=handler):
+        compiled(lambda x: x * 7 + 1)(x)
+        torch.neuron.synchronize()
+    (file,) = tmp_path.glob("*/*/ntrace.pb")
+    tables = container.read(file).tables
+    (compilation,) = [row for row in tables["events"].to_pylist() if row["name"] == "neuron_compile"]
+    (execution,) = tables["executions"].to_pylist()
+    assert compilation["start_ns"] < compilation["end_ns"] <= execution["enqueue_ns"]

@@ -47,7 +47,7 @@ def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_
         NEFFCompilationError: the target is unknown or the graph doesn't fit the device.
     """
     name = graph_name(model)
-    started = time.perf_counter()
+    begin_ns, started = _C.host_now_ns(), time.perf_counter()
     replace_rng_operators(module)
     placement = place(module, is_backward)
     prepared = time.perf_counter()
@@ -60,6 +60,7 @@ def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_
             f"Neuron backend NEFF execution setup failed with unexpected error: graph {name}: {error}"
         ) from error
     compiled = time.perf_counter()
+    _C.record_compile(name, begin_ns, placement.device.index)
     artifacts.write(name, module, fields["neff"])
     metrics.record(
         metrics.NeuronCompilationMetrics(
