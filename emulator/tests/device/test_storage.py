@@ -98,6 +98,7 @@ def test_cpu_view_and_adopt_share_memory() -> None:
     from torch_neuronx import _C
 
     x = torch.zeros(3, device="neuron")
+    torch.neuron.synchronize()
     _C.cpu_view(x)[1] = 7
     assert x.tolist() == [0, 7, 0]
     host = torch.zeros(2)
