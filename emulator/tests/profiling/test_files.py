@@ -71,7 +71,7 @@ def test_session_says_what_made_it(capture, naive_rms_norm):
     assert session.dropped_events == {}
     assert session == run.session("trace_info.pb")
     launch_ns = {e["launch_ns"] for e in run.table("executions") if e["kind"] == "exec"}
-    assert launch_ns == {session.calibrated_ns["launch_cost_ns"]}
+    assert launch_ns == {session.device_cost_ns["launch_cost"]}
 
 
 def test_launch_cost_depends_on_the_capture_mode(capture, naive_rms_norm):

@@ -80,7 +80,8 @@ def session() -> container.Session:
         start_ns=ORIGIN_NS - 100_000,
         stop_ns=ORIGIN_NS + 3_000_000,
         dropped_events={},
-        calibrated_ns={"launch_cost_ns": LAUNCH_NS, "launch_latency_ns": LATENCY_NS, "execution_gap_ns": GAP_NS},
+        device_cost_ns={"launch_cost": LAUNCH_NS, "launch_latency": LATENCY_NS, "execution_gap": GAP_NS},
+        device_cost_status={"launch_cost": "calibrated", "launch_latency": "estimated", "execution_gap": "measured"},
     )
 
 

@@ -203,7 +203,8 @@ def test_the_profile_says_what_made_it(profile: Profile) -> None:
         "dropped": "0",
         "lnc": "2",
         "host_model": "measured",
-        "calibrated.launch_cost_ns": "385000",
+        "device_cost_ns.launch_cost": "385000",
+        "device_cost_status.launch_latency": "estimated",
     }
     assert {key: profile.info.get(key) for key in wanted} == wanted
 

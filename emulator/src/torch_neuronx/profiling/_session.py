@@ -186,7 +186,12 @@ class CaptureSession:
 
     def _facts(self, settings: Settings, target: Target) -> container.Session:
         assert self.capture is not None
-        profiled = ProfileMode.DEVICE in settings.modes
+        launch_cost = "profiled" if ProfileMode.DEVICE in settings.modes else "plain"
+        costs = {
+            "launch_cost": f"launch_cost_{launch_cost}_ns",
+            "launch_latency": "launch_latency_ns",
+            "execution_gap": "execution_gap_ns",
+        }
         return container.Session(
             producer="neuronscope-emulator",
             producer_version=_version(),
@@ -204,11 +209,8 @@ class CaptureSession:
             dropped_events={core: count for core, count in self.dropped_events.items() if count},
             unfinished_executions=self.unfinished_executions,
             host_model="measured",
-            calibrated_ns={
-                "launch_cost_ns": target.launch_cost_profiled_ns if profiled else target.launch_cost_plain_ns,
-                "launch_latency_ns": target.launch_latency_ns,
-                "execution_gap_ns": target.execution_gap_ns,
-            },
+            device_cost_ns={name: getattr(target, key) for name, key in costs.items()},
+            device_cost_status={name: target.provenance[key].status for name, key in costs.items()},
         )
 
     def _origin(self, settings: Settings) -> dict[str, Any]:

@@ -28,12 +28,11 @@ def made_by(profile: Profile) -> dict[str, Any]:
         for key, value in sorted(info.items())
         if key.startswith("notes") and value and key not in _DULL
     ]
-    notes += [
-        f"{key.removeprefix('calibrated.').removesuffix('_ns').replace('_', ' ')}: "
-        f"{format_ns(int(value)) if key.endswith('_ns') and value.isdigit() else value}, calibrated"
-        for key, value in sorted(info.items())
-        if key.startswith("calibrated.")
-    ]
+    for key, value in sorted(info.items()):
+        prefix, _, cost = key.partition(".")
+        if prefix == "device_cost_ns" and value.isdigit():
+            status = info.get(f"device_cost_status.{cost}", "of unknown origin")
+            notes.append(f"{cost.replace('_', ' ')}: {format_ns(int(value))}, {status}")
     return {
         "label": label,
         "emulated": emulated,

@@ -337,12 +337,13 @@ def _warnings(compared: Sequence[Compared]) -> list[str]:
         if len(set(values)) > 1:
             listed = ", ".join(f"{one.name} {value or 'unknown'}" for one, value in zip(compared, values, strict=True))
             found.append(f"Different {label}: {listed}.")
-    calibrated = sorted({key for one in compared for key in one.profile.info if key.startswith("calibrated.")})
-    for key in calibrated:
+    costs = sorted({key for one in compared for key in one.profile.info if key.startswith("device_cost_ns.")})
+    for key in costs:
         values = [one.profile.info.get(key, "") for one in compared]
         if len(set(values)) > 1:
             found.append(
-                f"Different {key.removeprefix('calibrated.')}: {', '.join(value or 'unknown' for value in values)}."
+                f"Different {key.removeprefix('device_cost_ns.').replace('_', ' ')}: "
+                f"{', '.join(f'{value} ns' if value else 'unknown' for value in values)}."
             )
     shapes = [_shapes(one) for one in compared]
     if all(shapes) and not set.intersection(*shapes):

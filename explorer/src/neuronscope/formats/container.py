@@ -42,7 +42,8 @@ class Session:
     dropped_events: Mapping[int, int] = field(default_factory=dict)
     unfinished_executions: int = 0
     host_model: str = "measured"
-    calibrated_ns: Mapping[str, int] = field(default_factory=dict)
+    device_cost_ns: Mapping[str, int] = field(default_factory=dict)
+    device_cost_status: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def _conform(path: Path, spec: tables.TableSpec, table: pa.Table) -> pa.Table:
     return table.select(spec.schema.names).cast(spec.schema)
 
 
-_MAPS = ("dropped_events", "calibrated_ns")
+_MAPS = ("dropped_events", "device_cost_ns", "device_cost_status")
 
 
 def _session_to_message(session: Session, message: Any) -> None:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#neuronscope/formats/container.proto\x12\x13neuronscope.formats\"\x94\x01\n\tContainer\x12\r\n\x05magic\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\r\x12-\n\x07session\x18\x04 \x01(\x0b\x32\x1c.neuronscope.formats.Session\x12*\n\x06tables\x18\x05 \x03(\x0b\x32\x1a.neuronscope.formats.Table\"E\n\x05Table\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\x11\n\tarrow_ipc\x18\x03 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x04 \x01(\r\"\xad\x04\n\x07Session\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x18\n\x10producer_version\x18\x02 \x01(\t\x12\x10\n\x08\x65mulated\x18\x03 \x01(\x08\x12\x15\n\rmodel_version\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\x12\x13\n\x0btarget_hash\x18\x06 \x01(\t\x12\x13\n\x0binstance_id\x18\x07 \x01(\t\x12\x12\n\nprocess_id\x18\x08 \x01(\x03\x12\x12\n\nsession_id\x18\t \x01(\x03\x12\x0b\n\x03lnc\x18\n \x01(\x05\x12\r\n\x05modes\x18\x0b \x03(\t\x12\x10\n\x08start_ns\x18\x0c \x01(\x03\x12\x0f\n\x07stop_ns\x18\r \x01(\x03\x12G\n\x0e\x64ropped_events\x18\x0e \x03(\x0b\x32/.neuronscope.formats.Session.DroppedEventsEntry\x12\x1d\n\x15unfinished_executions\x18\x0f \x01(\x03\x12\x12\n\nhost_model\x18\x10 \x01(\t\x12\x45\n\rcalibrated_ns\x18\x11 \x03(\x0b\x32..neuronscope.formats.Session.CalibratedNsEntry\x1a\x34\n\x12\x44roppedEventsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x33\n\x11\x43\x61libratedNsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#neuronscope/formats/container.proto\x12\x13neuronscope.formats\"\x94\x01\n\tContainer\x12\r\n\x05magic\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\r\x12-\n\x07session\x18\x04 \x01(\x0b\x32\x1c.neuronscope.formats.Session\x12*\n\x06tables\x18\x05 \x03(\x0b\x32\x1a.neuronscope.formats.Table\"E\n\x05Table\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\x11\n\tarrow_ipc\x18\x03 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x04 \x01(\r\"\xb7\x05\n\x07Session\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x18\n\x10producer_version\x18\x02 \x01(\t\x12\x10\n\x08\x65mulated\x18\x03 \x01(\x08\x12\x15\n\rmodel_version\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\x12\x13\n\x0btarget_hash\x18\x06 \x01(\t\x12\x13\n\x0binstance_id\x18\x07 \x01(\t\x12\x12\n\nprocess_id\x18\x08 \x01(\x03\x12\x12\n\nsession_id\x18\t \x01(\x03\x12\x0b\n\x03lnc\x18\n \x01(\x05\x12\r\n\x05modes\x18\x0b \x03(\t\x12\x10\n\x08start_ns\x18\x0c \x01(\x03\x12\x0f\n\x07stop_ns\x18\r \x01(\x03\x12G\n\x0e\x64ropped_events\x18\x0e \x03(\x0b\x32/.neuronscope.formats.Session.DroppedEventsEntry\x12\x1d\n\x15unfinished_executions\x18\x0f \x01(\x03\x12\x12\n\nhost_model\x18\x10 \x01(\t\x12\x46\n\x0e\x64\x65vice_cost_ns\x18\x11 \x03(\x0b\x32..neuronscope.formats.Session.DeviceCostNsEntry\x12N\n\x12\x64\x65vice_cost_status\x18\x12 \x03(\x0b\x32\x32.neuronscope.formats.Session.DeviceCostStatusEntry\x1a\x34\n\x12\x44roppedEventsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x33\n\x11\x44\x65viceCostNsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x37\n\x15\x44\x65viceCostStatusEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,16 +33,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SESSION_DROPPEDEVENTSENTRY']._loaded_options = None
   _globals['_SESSION_DROPPEDEVENTSENTRY']._serialized_options = b'8\001'
-  _globals['_SESSION_CALIBRATEDNSENTRY']._loaded_options = None
-  _globals['_SESSION_CALIBRATEDNSENTRY']._serialized_options = b'8\001'
+  _globals['_SESSION_DEVICECOSTNSENTRY']._loaded_options = None
+  _globals['_SESSION_DEVICECOSTNSENTRY']._serialized_options = b'8\001'
+  _globals['_SESSION_DEVICECOSTSTATUSENTRY']._loaded_options = None
+  _globals['_SESSION_DEVICECOSTSTATUSENTRY']._serialized_options = b'8\001'
   _globals['_CONTAINER']._serialized_start=61
   _globals['_CONTAINER']._serialized_end=209
   _globals['_TABLE']._serialized_start=211
   _globals['_TABLE']._serialized_end=280
   _globals['_SESSION']._serialized_start=283
-  _globals['_SESSION']._serialized_end=840
-  _globals['_SESSION_DROPPEDEVENTSENTRY']._serialized_start=735
-  _globals['_SESSION_DROPPEDEVENTSENTRY']._serialized_end=787
-  _globals['_SESSION_CALIBRATEDNSENTRY']._serialized_start=789
-  _globals['_SESSION_CALIBRATEDNSENTRY']._serialized_end=840
+  _globals['_SESSION']._serialized_end=978
+  _globals['_SESSION_DROPPEDEVENTSENTRY']._serialized_start=816
+  _globals['_SESSION_DROPPEDEVENTSENTRY']._serialized_end=868
+  _globals['_SESSION_DEVICECOSTNSENTRY']._serialized_start=870
+  _globals['_SESSION_DEVICECOSTNSENTRY']._serialized_end=921
+  _globals['_SESSION_DEVICECOSTSTATUSENTRY']._serialized_start=923
+  _globals['_SESSION_DEVICECOSTSTATUSENTRY']._serialized_end=978
 # @@protoc_insertion_point(module_scope)

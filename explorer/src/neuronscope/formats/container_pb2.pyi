@@ -33,7 +33,7 @@ class Table(_message.Message):
     def __init__(self, name: _Optional[str] = ..., rows: _Optional[int] = ..., arrow_ipc: _Optional[bytes] = ..., crc32: _Optional[int] = ...) -> None: ...
 
 class Session(_message.Message):
-    __slots__ = ("producer", "producer_version", "emulated", "model_version", "target", "target_hash", "instance_id", "process_id", "session_id", "lnc", "modes", "start_ns", "stop_ns", "dropped_events", "unfinished_executions", "host_model", "calibrated_ns")
+    __slots__ = ("producer", "producer_version", "emulated", "model_version", "target", "target_hash", "instance_id", "process_id", "session_id", "lnc", "modes", "start_ns", "stop_ns", "dropped_events", "unfinished_executions", "host_model", "device_cost_ns", "device_cost_status")
     class DroppedEventsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -41,13 +41,20 @@ class Session(_message.Message):
         key: int
         value: int
         def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
-    class CalibratedNsEntry(_message.Message):
+    class DeviceCostNsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class DeviceCostStatusEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_VERSION_FIELD_NUMBER: _ClassVar[int]
     EMULATED_FIELD_NUMBER: _ClassVar[int]
@@ -64,7 +71,8 @@ class Session(_message.Message):
     DROPPED_EVENTS_FIELD_NUMBER: _ClassVar[int]
     UNFINISHED_EXECUTIONS_FIELD_NUMBER: _ClassVar[int]
     HOST_MODEL_FIELD_NUMBER: _ClassVar[int]
-    CALIBRATED_NS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COST_NS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_COST_STATUS_FIELD_NUMBER: _ClassVar[int]
     producer: str
     producer_version: str
     emulated: bool
@@ -81,5 +89,6 @@ class Session(_message.Message):
     dropped_events: _containers.ScalarMap[int, int]
     unfinished_executions: int
     host_model: str
-    calibrated_ns: _containers.ScalarMap[str, int]
-    def __init__(self, producer: _Optional[str] = ..., producer_version: _Optional[str] = ..., emulated: _Optional[bool] = ..., model_version: _Optional[str] = ..., target: _Optional[str] = ..., target_hash: _Optional[str] = ..., instance_id: _Optional[str] = ..., process_id: _Optional[int] = ..., session_id: _Optional[int] = ..., lnc: _Optional[int] = ..., modes: _Optional[_Iterable[str]] = ..., start_ns: _Optional[int] = ..., stop_ns: _Optional[int] = ..., dropped_events: _Optional[_Mapping[int, int]] = ..., unfinished_executions: _Optional[int] = ..., host_model: _Optional[str] = ..., calibrated_ns: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    device_cost_ns: _containers.ScalarMap[str, int]
+    device_cost_status: _containers.ScalarMap[str, str]
+    def __init__(self, producer: _Optional[str] = ..., producer_version: _Optional[str] = ..., emulated: _Optional[bool] = ..., model_version: _Optional[str] = ..., target: _Optional[str] = ..., target_hash: _Optional[str] = ..., instance_id: _Optional[str] = ..., process_id: _Optional[int] = ..., session_id: _Optional[int] = ..., lnc: _Optional[int] = ..., modes: _Optional[_Iterable[str]] = ..., start_ns: _Optional[int] = ..., stop_ns: _Optional[int] = ..., dropped_events: _Optional[_Mapping[int, int]] = ..., unfinished_executions: _Optional[int] = ..., host_model: _Optional[str] = ..., device_cost_ns: _Optional[_Mapping[str, int]] = ..., device_cost_status: _Optional[_Mapping[str, str]] = ...) -> None: ...

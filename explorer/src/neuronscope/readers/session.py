@@ -200,7 +200,8 @@ class _SessionReader:
             "stop_ns": str(session.stop_ns),
             "session_id": str(session.session_id),
             "device_name": f"AWS {session.target}" if session.target else "AWS Neuron",
-            **{f"calibrated.{key}": str(value) for key, value in sorted(session.calibrated_ns.items())},
+            **{f"device_cost_ns.{key}": str(value) for key, value in sorted(session.device_cost_ns.items())},
+            **{f"device_cost_status.{key}": value for key, value in sorted(session.device_cost_status.items())},
         }
         trace.facts.update(facts)
         if trace.recording is None and session.stop_ns > session.start_ns:

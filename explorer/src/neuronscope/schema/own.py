@@ -11,7 +11,8 @@ from neuronscope.formats.tables import spec
 PROFILE_INFO = spec(
     "ProfileInfo",
     "facts about the profile as key and value: format, path, label, emulated, target, target_hash, model_version, "
-    "producer, dropped (a number, or 'unknown'), unfinished_executions, host_model, lnc, device_name, calibrated.*, "
+    "producer, dropped (a number, or 'unknown'), unfinished_executions, host_model, lnc, device_name, "
+    "device_cost_ns.*, device_cost_status.*, "
     "program.<neff>.*, notes.*",
     """
     key                string  name of the fact
