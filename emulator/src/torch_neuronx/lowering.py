@@ -18,7 +18,16 @@ from neuroncore.graph import Graph, Node, TensorSpec, Value
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-__all__ = ["LoweringError", "display", "dtype_name", "graph_from_call", "graph_from_fx", "operator_of", "tensor_spec"]
+__all__ = [
+    "LoweringError",
+    "byte_graph",
+    "display",
+    "dtype_name",
+    "graph_from_call",
+    "graph_from_fx",
+    "operator_of",
+    "tensor_spec",
+]
 
 #: Names of torch's dtypes in neuroncore. Types of equal width stand in for those NeuronCores don't have.
 _DTYPES = {
@@ -146,6 +155,25 @@ def graph_from_fx(module: fx.GraphModule, name: str) -> Graph:
         LoweringError: a dtype or layout without a counterpart.
     """
     return _FxReader(module, name).read()
+
+
+def byte_graph(name: str, inputs: Any, results: Any) -> Graph:
+    """Work on tensors that a graph can't describe, as one opaque op on as many bytes; the compiler estimates it.
+
+    Args:
+        name: of the op or graph.
+        inputs: tensors and other values, nested; one that appears twice is read once.
+        results: the same for what is written.
+    """
+
+    def spec(tensor: torch.Tensor) -> TensorSpec:
+        return TensorSpec((int(tensor.numel()) * tensor.element_size(),), "uint8", (1,))
+
+    read = {id(item): item for item in _leaves(inputs) if isinstance(item, torch.Tensor)}
+    specs = tuple(map(spec, read.values()))
+    outputs = tuple(spec(item) for item in _leaves(results) if isinstance(item, torch.Tensor))
+    node = Node(f"estimate.{name}", tuple(Value(-1, number) for number in range(len(specs))), (), outputs)
+    return Graph(name, specs, (node,), tuple(Value(0, number) for number in range(len(outputs))))
 
 
 class _Inputs:

@@ -221,3 +221,18 @@ def test_data_error_surfaces_at_synchronization_at_the_latest() -> None:
     with pytest.raises(IndexError, match="index 7 is out of bounds"):
         function(x, index)
         torch.neuron.synchronize()
+
+
+def test_side_effects_inside_a_graph(executions: Executions) -> None:
+    x = torch.eye(3, device="neuron") * 2
+    inverse = compiled(torch.linalg.inv)
+    assert same(inverse(x), torch.eye(3) / 2)
+    assert len(executions(lambda: inverse(x))) == 1
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        inverse(torch.zeros(3, 3, device="neuron"))
+
+
+def test_dtype_without_a_counterpart_is_estimated(caplog: pytest.LogCaptureFixture) -> None:
+    scales, x = compiled(lambda x: (x.to(torch.float8_e8m0fnu), x + 1))(torch.tensor([1.0, 4.0]).to("neuron"))
+    assert scales.cpu().float().tolist() == [1.0, 4.0] and x.tolist() == [2.0, 5.0]
+    assert "is a bandwidth-bound estimate: LoweringError: torch.float8_e8m0fnu" in caplog.text

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from neuroncore.errors import CapacityError, TargetError
+from neuroncore.graph import Graph
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
@@ -52,7 +53,7 @@ def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_
     placement = place(module, is_backward)
     prepared = time.perf_counter()
     try:
-        graph = lowering.graph_from_fx(module, name)
+        graph = _lower(module, name)
         lowered = time.perf_counter()
         fields = _programs.executable_fields(graph, profile_name(), name, raises=(TargetError, CapacityError))
     except Exception as error:
@@ -76,6 +77,16 @@ def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_
         )
     )
     return CompiledGraph(name, _body(module), _C.create_executable(fields), placement)
+
+
+def _lower(module: fx.GraphModule, name: str) -> Graph:
+    try:
+        return lowering.graph_from_fx(module, name)
+    except lowering.LoweringError as error:
+        _programs.warn_estimated(name, error)
+        inputs = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+        results = fx.map_arg(module.graph.output_node().args, lambda node: node.meta.get("val"))
+        return lowering.byte_graph(name, inputs, results)
 
 
 def _body(module: fx.GraphModule) -> Callable[..., Any]:

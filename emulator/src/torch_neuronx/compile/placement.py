@@ -107,8 +107,12 @@ def _devices(module: fx.GraphModule) -> Iterator[torch.device]:
 
 
 def _mixture(tensors: Sequence[torch.Tensor]) -> str | None:
-    """Why these inputs can't go together. A single number on the host travels with the launch."""
-    devices = {str(tensor.device) for tensor in tensors if tensor.dim() > 0 or tensor.device.type != "cpu"}
+    """Why these inputs can't go together.
+
+    A single number on the host travels with the launch; an empty tensor there is torch's token for the order of effects.
+    """
+    big = [tensor for tensor in tensors if tensor.device.type != "cpu" or (tensor.dim() > 0 and tensor.numel() > 0)]
+    devices = {str(tensor.device) for tensor in big}
     if len(devices) < 2:
         return None
     return (
