@@ -109,7 +109,7 @@ def _devices(module: fx.GraphModule) -> Iterator[torch.device]:
 def _mixture(tensors: Sequence[torch.Tensor]) -> str | None:
     """Why these inputs can't go together.
 
-    A single number on the host travels with the launch; an empty tensor there is torch's token for the order of effects.
+    A single number on the host travels with the launch; an empty tensor there is torch's token that orders effects.
     """
     big = [tensor for tensor in tensors if tensor.device.type != "cpu" or (tensor.dim() > 0 and tensor.numel() > 0)]
     devices = {str(tensor.device) for tensor in big}
