@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from neuronscope.analysis import Profile
-from neuronscope.analysis.timeline import Gaps, LongestIndex, Occupancy, Timeline
+from neuronscope.analysis.timeline import Gaps, LongestIndex, Occupancy, Timeline, overview
 
 
 @st.composite
@@ -115,6 +115,22 @@ def test_overview_busy_time_sums_to_the_union(intervals, width):
     busy, _ = Occupancy(start, end, np.zeros(len(intervals), np.int64)).pixels(0, 20 * width, width)
     covered = {moment for s, d in intervals for moment in range(s, s + d) if moment < 20 * width}
     assert round(sum(busy) * 20, 1) == len(covered)
+
+
+def test_overview_never_rounds_an_operator_away():
+    busy, labels = Occupancy(np.array([10]), np.array([12]), np.array([4])).pixels(0, 10**9, 4)
+    assert busy[0] > 0 and busy[1:] == [0.0] * 3 and labels == [4, -1, -1, -1]
+
+
+def test_overview_shows_host_slices_where_no_operator_ran(build_tables, rmsnorm):
+    tables = build_tables(rmsnorm)
+    assert max(overview(Profile("ops", tables), 0, 2_433_000, 40)[0]["busy"]) < 1.0
+    tables["HostOp"] = tables["HostOp"].slice(0, 0)
+    tables["Execution"] = tables["Execution"].slice(0, 0)
+    (host,) = overview(Profile("no ops", tables), 0, 2_433_000, 40)
+    names = tables["Name"].to_pylist()
+    shown = {row["name"] for row in names if row["name_id"] in host["name_id"]}
+    assert host["kind"] == "framework" and max(host["busy"]) > 0 and "aten::mul" in shown
 
 
 def test_no_slice_vanishes_however_far_one_zooms_out():

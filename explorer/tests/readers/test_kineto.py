@@ -15,9 +15,7 @@ from neuronscope.store import Profile
 Ingest = Callable[..., Profile]
 
 
-def x(  # noqa: PLR0917
-    cat: str, name: str, ts: float, dur: float, pid: int = 100, tid: int = 100, **args: Any
-) -> dict[str, Any]:
+def x(cat: str, name: str, ts: float, dur: float, pid: int = 100, tid: int = 100, **args: Any) -> dict[str, Any]:
     keys = {key.replace("_", " ") if key == "External_id" else key: value for key, value in args.items()}
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": keys}
 
@@ -156,6 +154,12 @@ def test_tracks_follow_the_default_grouping(ingest: Ingest) -> None:
         ("device/0:Stream7 annotations", "stream"),
     ]
     assert {t["label"] for t in tracks} == {f"local/PID:100/{t['short']}" for t in tracks}
+    assert [t["subtitle"] for t in tracks[:3]] == [
+        "dispatch · host, measured",
+        "host, measured",
+        "runtime calls · host, measured",
+    ]
+    assert all(t["subtitle"].endswith("recorded") for t in tracks[3:])
     assert profile.result.device_time_ns == 40_000
 
 

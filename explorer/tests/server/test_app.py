@@ -1,8 +1,10 @@
 """The routes of docs/http-api.md over a built profile."""
 
 import io
+import shutil
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from neuronscope.analysis import Profile
 from neuronscope.server.app import create_app
@@ -118,6 +120,21 @@ def test_search_by_text_and_regular_expression(client):
 def test_ingest_report(client):
     report = ok(client, "/api/profiles/naive/ingest")
     assert report["stored"] == 30 and report["skipped"] == 0 and report["rows"][0]["kind"] == "stored"
+
+
+def test_a_profile_removed_while_it_is_shown_is_told_as_gone(build_tables, rmsnorm, client_of, tmp_path):
+    folder = tmp_path / "naive"
+    folder.mkdir()
+    for name, table in build_tables(rmsnorm).items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    client = client_of(create_app([Profile("naive", folder, tmp_path / "trace.json")]))
+    ok(client, "/api/profiles/naive")
+    shutil.rmtree(folder)
+    for path in ("search?q=mul", "events/1", "operators"):
+        answer = client.get(f"/api/profiles/naive/{path}")
+        assert answer.status_code == 410
+        assert answer.json()["error"].startswith("naive: removed from the library")
+        assert f"neuronscope view {tmp_path / 'trace.json'}" in answer.json()["error"]
 
 
 def test_overview_is_busy_where_the_device_works(client):

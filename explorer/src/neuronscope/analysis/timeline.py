@@ -9,7 +9,7 @@ row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -312,7 +312,7 @@ class Timeline:
             self._estimated_before[last] > self._estimated_before[first],
         )
 
-    def _merged(  # noqa: PLR0917
+    def _merged(
         self,
         first: Ints,
         longest: Ints,
@@ -338,9 +338,7 @@ class Timeline:
             0,
         )
 
-    def _row_by_row(  # noqa: PLR0917
-        self, lane: _Lane, bounds: Ints, start: int, end: int, length: int, width: int
-    ) -> pa.Table:
+    def _row_by_row(self, lane: _Lane, bounds: Ints, start: int, end: int, length: int, width: int) -> pa.Table:
         """The same answer for a lane in which slices overlap."""
         starts, ends = self.start[lane.first : lane.last], self.end[lane.first : lane.last]
         seen = np.nonzero((starts < end) & ((ends > start) | (starts >= start)))[0] + lane.first
@@ -452,7 +450,8 @@ class Occupancy:
             better = reaches & ((best < 0) | (length[np.maximum(carried, 0)] >= length[np.maximum(best, 0)]))
             best = np.where(better, carried, best)
             labels[best >= 0] = self._label[best[best >= 0]]
-        return [round(float(value), 4) for value in busy], labels.tolist()
+        # rounding keeps answers short, but must not make a short operator vanish
+        return [max(round(float(value), 4), 1e-4) if value > 0 else 0.0 for value in busy], labels.tolist()
 
 
 def _items(*columns: Any) -> pa.Table:
@@ -465,31 +464,42 @@ def _items(*columns: Any) -> pa.Table:
 
 
 def overview(profile: Profile, start: int, end: int, width: int) -> list[dict[str, Any]]:
-    """Busy share per pixel of host operators and of device work; `name_id` is that of the operator that dominates."""
+    """Busy share per pixel of host operators and of device work; `name_id` is that of the operator that dominates.
+
+    Where the range holds no operator call, the host's band shows the slices of the framework's lanes: a step or a
+    Python function is then all there is to see.
+    """
+    occupancies = _occupancies(profile)
     answers = []
-    for kind, occupancy in _occupancies(profile):
-        busy, labels = occupancy.pixels(start, end, width)
-        answers.append({"kind": kind, "busy": busy, "name_id": labels})
+    for kind, fallback in (("framework", "host"), ("device", None)):
+        occupancy = occupancies.get(kind)
+        busy, labels = occupancy.pixels(start, end, width) if occupancy else ([], [])
+        if fallback in occupancies and not any(busy):
+            busy, labels = occupancies[fallback].pixels(start, end, width)
+        if busy:
+            answers.append({"kind": kind, "busy": busy, "name_id": labels})
     return answers
 
 
-def _occupancies(profile: Profile) -> Sequence[tuple[str, Occupancy]]:
-    cached: Sequence[tuple[str, Occupancy]] | None = profile.__dict__.get("_occupancies")
+def _occupancies(profile: Profile) -> dict[str, Occupancy]:
+    cached: dict[str, Occupancy] | None = profile.__dict__.get("_occupancies")
     if cached is None:
         origin = profile.origin_ns
         queries = {
             "framework": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM HostOp "
             "LEFT JOIN Name USING (name) WHERE parent_id < 0",
+            "host": "SELECT start_ts, end_ts, name_id AS label FROM Slice JOIN Track USING (track_id) "
+            "WHERE kind = 'framework'",
             "device": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM Execution LEFT JOIN Name "
             "ON Name.name = CASE WHEN op = '' THEN Execution.name ELSE op END",
         }
-        cached = []
+        cached = {}
         for kind, query in queries.items():
             table = profile.query(query)
             if table.num_rows:
                 start, end, label = (
                     table[name].to_numpy().astype(np.int64) for name in ("start_ts", "end_ts", "label")
                 )
-                cached.append((kind, Occupancy(start - origin, end - origin, label)))
+                cached[kind] = Occupancy(start - origin, end - origin, label)
         profile.__dict__["_occupancies"] = cached
     return cached

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -568,7 +569,7 @@ class _Model:
         self._slices(rows, track, lane)
         depth = np.zeros(len(order), np.int64)
         np.maximum.at(depth, track, lane + 1)
-        self.tables["Track"] = self._track_table([described[i] for i in order], depth)
+        self.tables["Track"] = self._track_table([described[i] for i in order], depth, main_thread)
 
     def _main_threads(self, rows: Int64) -> dict[int, int]:
         """Per process the thread with most operator calls."""
@@ -580,15 +581,19 @@ class _Model:
             found[pid] = int(threads[counts.argmax()])
         return found
 
-    def _track_table(self, described: list[tuple[int, ...]], depth: Int64) -> pa.Table:
+    def _track_table(self, described: list[tuple[int, ...]], depth: Int64, main_thread: Mapping[int, int]) -> pa.Table:
         trace = self.trace
         emulated = trace.facts.get("emulated") == "true"
+        fixed_host = trace.facts.get("host_model") == "fixed"
         rows = []
         for index, (_, pid, section, first, second) in enumerate(described):
-            short, kind, subtitle = self._track_label(section, pid, first, second)
+            main = section != _FRAMEWORK or main_thread.get(pid) == first
+            short, kind, subtitle = self._track_label(section, pid, first, second, main)
             group = f"{trace.instance}/PID:{trace.process_labels.get(pid, pid)}"
             device = kind in ("device", "copy")
-            provenance = "measured" if not device else "emulated" if emulated else "recorded"
+            provenance = "emulated" if fixed_host else "measured"
+            if device:
+                provenance = "emulated" if emulated else "recorded"
             if section == _STREAM and emulated:
                 provenance = "emulated"
             rows.append(
@@ -606,29 +611,34 @@ class _Model:
             )
         return pa.Table.from_pylist(rows, schema=arrow_schema("Track"))
 
-    def _track_label(self, section: int, pid: int, first: int, second: int) -> tuple[str, str, str]:
+    def _track_label(self, section: int, pid: int, first: int, second: int, main: bool) -> tuple[str, str, str]:
+        """Short name, kind, and a subtitle that says what the lane holds and where its times come from.
+
+        `main`: of a framework lane, whether its thread is the one that dispatches most.
+        """
         trace = self.trace
         emulated = trace.facts.get("emulated") == "true"
-        thread = trace.thread_names.get((pid, first), "")
         simulated = "emulated" if emulated else "recorded"
+        timed = "fixed costs" if trace.facts.get("host_model") == "fixed" else "measured"
+        host = f"host, {timed}"
         if section == _FRAMEWORK:
-            name = trace.process_names.get(pid, "")
-            said = " · ".join(part for part in (thread, name if pid != self.main_pid else "") if part)
-            return f"framework/TID:{first}", "framework", said or "dispatch · host, measured"
+            thread = re.sub(r"^thread \d+ \((.*)\)$", r"\1", trace.thread_names.get((pid, first), ""))
+            parts = ("dispatch" if main else thread, trace.process_names.get(pid, "") if pid != self.main_pid else "")
+            return f"framework/TID:{first}", "framework", " · ".join(p for p in (*parts, host) if p)
         if section == _RUNTIME:
-            return f"runtime/TID:{first}", "runtime", "runtime calls · host, measured"
+            return f"runtime/TID:{first}", "runtime", f"runtime calls · {host}"
         if section == _OVERHEAD:
-            return f"overhead/TID:{first}", "runtime", "the profiler's own time"
+            return f"overhead/TID:{first}", "runtime", f"the profiler's own time · {host}"
         if section == _ASYNC:
-            return f"async/TID:{first}", "framework", "intervals that belong to no thread"
-        if section == _STREAM:
-            return f"framework/Stream:{first}", "stream", f"device interaction · {simulated}"
+            return f"async/TID:{first}", "framework", f"belongs to no thread · {host}"
+        if section == _STREAM:  # begins when the host enqueued, ends with the execution
+            return f"framework/Stream:{first}", "stream", f"enqueue {timed} · end {simulated}"
         if section == _TRANSFERS:
             return f"neuron_hw/NC{first}:transfers", "copy", f"copies from and to the host · {simulated}"
         if section == _NRT:
-            return f"neuron_rt/NC:{first}", "runtime", "runtime calls · host"
+            return f"neuron_rt/NC:{first}", "runtime", f"runtime calls · {host}"
         if section == _DEVICE_NOTES:
-            return f"device/{first}:Stream{second} annotations", "stream", "host ranges projected onto the device"
+            return f"device/{first}:Stream{second} annotations", "stream", f"host ranges on the device · {simulated}"
         if trace.neuron:
             core = f":{second}" if second >= 0 else ""
             return f"neuron_hw/NC{first}{core}", "device", f"executions · {simulated}"

@@ -114,6 +114,8 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
             return {"total": 0, "events": []}
         try:
             total, found = events.search(profile, text, _integer(request, "limit", 100, 1, _MAX_LIMIT))
+        except duckdb.IOException:  # not the text's fault
+            raise
         except duckdb.Error as error:
             raise RequestError(f"q={text!r}: {str(error).splitlines()[0]}") from None
         return {"total": total, "events": found}
@@ -126,6 +128,20 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         chosen = [find(name) for name in dict.fromkeys(names)] if names else list(profiles)
         base = request.query_params.get("base") or None
         return compare.to_api(compare.compare(chosen, base))
+
+    def unreadable(request: Request, error: Exception) -> Response:
+        gone = [
+            profile
+            for profile in profiles
+            if profile.id == request.path_params.get("p", profile.id)
+            and profile.directory is not None
+            and not profile.directory.is_dir()
+        ]
+        if not gone:
+            return _broken(request, error)
+        names = ", ".join(profile.name for profile in gone)
+        command = " ".join(["neuronscope view", *(str(profile.source) for profile in gone if profile.source)])
+        return _error(410, f"{names}: removed from the library since it was opened. Run `{command}` again")
 
     prefix = "/api/profiles/{p}"
     json_routes: list[tuple[str, Callable[[Request], Any]]] = [
@@ -150,6 +166,7 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         middleware=[Middleware(GZipMiddleware, minimum_size=1400, compresslevel=2)],
         exception_handlers={
             _NotFoundError: _failure(404),
+            duckdb.IOException: unreadable,
             UnknownEventError: _failure(404),
             NeuronscopeError: _failure(400),
             HTTPException: _http_failure,
