@@ -39,8 +39,12 @@ def _positive(text: str) -> int:
 def main(description: str, make: Callable[[], RmsNorm]) -> None:
     """Profile one warm iteration of an RMSNorm on the device, print the table, leave the session in --out."""
     options = arguments(description).parse_args()
-    if not hasattr(torch, "neuron") or not torch.neuron.is_available():
-        sys.exit("no neuron device: run `make setup` in the repository and use its .venv/bin/python")
+    if not hasattr(torch, "neuron"):
+        sys.exit("torch knows no neuron device: run `make setup` in the repository and use its .venv/bin/python")
+    try:
+        torch.neuron.init()
+    except (RuntimeError, ValueError) as error:
+        sys.exit(f"no neuron device: {' '.join(str(error).split())}")
     from torch_neuronx.profiling import NeuronConfig, NeuronProfiler, ProfileMode
 
     torch.manual_seed(0)

@@ -135,3 +135,10 @@ def test_unwritable_output_is_one_line(tmp_path: Path) -> None:
     done = run("compare.py", "--out", str(tmp_path / "file"))
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
+
+
+def test_unknown_target_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    done = run("naive.py", "--out", str(tmp_path))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and "trn9" in done.stderr
