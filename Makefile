@@ -65,7 +65,7 @@ endif
 test: setup
 	@tools/ensure_chromium.sh
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" explorer/tests emulator/tests docs/tests $(PYTEST_OPTIONS)
-	@cd explorer/web && ../../$(BIN)/python ../hatch_build.py test
+	@$(BIN)/python explorer/hatch_build.py test
 
 test-slow: setup
 	@$(BIN)/python -m pytest -m slow explorer/tests emulator/tests docs/tests $(PYTEST_OPTIONS)
@@ -75,10 +75,13 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy explorer/src emulator/src
 	$(BIN)/lint-imports
-	cd explorer/web && ../../$(BIN)/python ../hatch_build.py check
+	$(BIN)/clang-format --dry-run --Werror emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp
+	$(BIN)/python explorer/hatch_build.py check
 
 format:
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+	$(BIN)/clang-format -i emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp
+	$(BIN)/python explorer/hatch_build.py format
 
 bench: setup
 	@$(BIN)/python -m benchmarks

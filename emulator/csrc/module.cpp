@@ -136,7 +136,8 @@ void configure_device(int64_t launch_cost_plain_ns, int64_t launch_cost_profiled
   options().memory_bytes = memory_bytes;
 }
 
-// One execution of a compiled graph: `body` issues the arithmetic of its ops, in order with eager ones; they launch nothing.
+// One execution of a compiled graph: `body` issues the arithmetic of its ops, in order with eager ones; they launch
+// nothing.
 py::object launch(int64_t executable_id, int64_t device_index, const py::object& body) {
   const int64_t begin_ns = HostClock::real_ns();
   const Executable* executable = ExecutableCache::get().by_id(executable_id);
@@ -285,11 +286,12 @@ PYBIND11_MODULE(_C, m) {
   m.def("create_executable",
         [](const py::dict& fields) { return ExecutableCache::get().add(read_executable(fields))->id; });
   m.def("host_now_ns", &HostClock::real_ns, "The clock of recorded host rows.");
-  m.def("record_compile",
-        [](std::string what, int64_t begin_ns, int64_t device) {
-          record_host("neuron_compile", std::move(what), begin_ns, static_cast<c10::DeviceIndex>(device));
-        },
-        "A row of its own for compiling, from begin_ns to now, while a profiler records.");
+  m.def(
+      "record_compile",
+      [](std::string what, int64_t begin_ns, int64_t device) {
+        record_host("neuron_compile", std::move(what), begin_ns, static_cast<c10::DeviceIndex>(device));
+      },
+      "A row of its own for compiling, from begin_ns to now, while a profiler records.");
   m.def("launch", torch::wrap_pybind_function(&launch), py::arg("executable_id"), py::arg("device"), py::arg("body"));
   m.def("cpu_view", torch::wrap_pybind_function(&cpu_view),
         "CPU tensor over the same memory. Values are valid inside a launch body or after synchronize().");

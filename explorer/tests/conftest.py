@@ -78,7 +78,7 @@ def build(
     next_id = 1
     slices = []
 
-    def event(  # noqa: PLR0917
+    def event(
         track: int, name: str, op: str, start: int, end: int, flow: int, launch: int = 0, estimated: bool = False
     ) -> int:
         nonlocal next_id

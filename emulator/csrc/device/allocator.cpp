@@ -169,9 +169,9 @@ class NeuronAllocator final : public c10::DeviceAllocator {
     Pool& from = pool(device);
     std::lock_guard<std::mutex> lock(from.mutex);
     DeviceStats& stats = from.stats;
-    for (StatArray* array : {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split,
-                             &stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes,
-                             &stats.inactive_split_bytes, &stats.requested_bytes}) {
+    for (StatArray* array :
+         {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
+          &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes}) {
       for (auto& stat : *array) update(stat);
     }
   }

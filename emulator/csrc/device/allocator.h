@@ -10,14 +10,15 @@
 
 namespace neuron {
 
-// One piece of device memory. Storages and the CPU aliases of them share it, so memory outlives whoever still computes on it.
+// One piece of device memory. Storages and the CPU aliases of them share it, so memory outlives whoever still computes
+// on it.
 struct Block {
   void* data = nullptr;
-  size_t bytes = 0;             // after rounding; what statistics count
+  size_t bytes = 0;  // after rounding; what statistics count
   size_t requested_bytes = 0;
   c10::DeviceIndex device = 0;
   std::atomic<int64_t> references{1};
-  c10::DataPtr adopted;         // memory that an op's CPU kernel or the user allocated
+  c10::DataPtr adopted;  // memory that an op's CPU kernel or the user allocated
   bool is_adopted = false;
 };
 

@@ -11,8 +11,8 @@ namespace neuron {
 struct Event {
   c10::DeviceIndex device = 0;
   c10::StreamId stream = 0;
-  uint64_t ticket = 0;      // work of the stream that precedes the event
-  int64_t time_ns = 0;      // simulated
+  uint64_t ticket = 0;  // work of the stream that precedes the event
+  int64_t time_ns = 0;  // simulated
   bool timing = false;
   bool recorded = false;
 };

@@ -1,5 +1,5 @@
-// Random numbers: a counter-based state (seed, offset) of 16 bytes. Every random op takes the next offset and draws from a CPU
-// generator of its own, so that queued ops need no order among each other.
+// Random numbers: a counter-based state (seed, offset) of 16 bytes. Every random op takes the next offset and draws
+// from a CPU generator of its own, so that queued ops need no order among each other.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -1,4 +1,6 @@
 // What generic torch code asks an accelerator for.
+#include "device/hooks.h"
+
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
@@ -7,7 +9,6 @@
 
 #include "device/allocator.h"
 #include "device/generator.h"
-#include "device/hooks.h"
 #include "device/runtime.h"
 
 namespace neuron {

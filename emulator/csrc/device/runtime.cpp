@@ -82,8 +82,8 @@ Core::Core(c10::DeviceIndex core_index) : index(core_index) { new_stream(); }
 
 StreamState& Core::stream(c10::StreamId id) {
   std::lock_guard<std::mutex> lock(mutex_);
-  TORCH_CHECK(id >= 0 && id < static_cast<int64_t>(streams_.size()), "Stream ", id, " does not exist on neuron:",
-              static_cast<int>(index), "; it has ", streams_.size(), " streams");
+  TORCH_CHECK(id >= 0 && id < static_cast<int64_t>(streams_.size()), "Stream ", id,
+              " does not exist on neuron:", static_cast<int>(index), "; it has ", streams_.size(), " streams");
   return *streams_[static_cast<size_t>(id)];
 }
 
@@ -240,8 +240,8 @@ Slot launch_execution(Core& device, StreamState& stream, const Executable& execu
 
 Slot launch_copy(Core& device, StreamState& stream, LaunchKind kind, int64_t bytes, int64_t dispatch_begin_ns) {
   if (in_graph_body()) return {};
-  return launch(device, stream, kind, nullptr, bytes, 0, device_costs().copy_ns(bytes, kind == LaunchKind::kCopyToDevice),
-                dispatch_begin_ns);
+  return launch(device, stream, kind, nullptr, bytes, 0,
+                device_costs().copy_ns(bytes, kind == LaunchKind::kCopyToDevice), dispatch_begin_ns);
 }
 
 void record_host(const char* name, std::string detail, int64_t begin_ns, c10::DeviceIndex device) {

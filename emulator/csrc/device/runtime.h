@@ -51,8 +51,8 @@ class Core {
 
 struct RuntimeOptions {
   std::atomic<bool> launch_blocking{false};
-  std::atomic<bool> real_streams{false};     // else every new stream is the default one
-  std::atomic<bool> exact_scalars{false};    // scalars are part of an executable's identity
+  std::atomic<bool> real_streams{false};          // else every new stream is the default one
+  std::atomic<bool> exact_scalars{false};         // scalars are part of an executable's identity
   std::atomic<int64_t> memory_bytes{24LL << 30};  // HBM of one logical NeuronCore
 };
 RuntimeOptions& options();
@@ -82,8 +82,8 @@ void rethrow_error(StreamState& stream);
 // The host waits for simulated time `end_ns`; records emulation lag where the arithmetic was slower than the device.
 void reach_simulated(Core& device, int64_t begin_ns, int64_t end_ns, const char* what);
 
-// While one lives, what this thread runs belongs to one compiled graph, whose launch was already made: the arithmetic is queued
-// as ever, but ops, copies and waits of its own take no device time and leave no rows.
+// While one lives, what this thread runs belongs to one compiled graph, whose launch was already made: the arithmetic
+// is queued as ever, but ops, copies and waits of its own take no device time and leave no rows.
 class GraphBody {
  public:
   GraphBody();

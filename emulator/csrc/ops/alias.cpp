@@ -53,8 +53,9 @@ at::Tensor adopt_tensor(const at::Tensor& cpu, c10::DeviceIndex device, bool tak
     memory = share_block(block, c10::Device(at::kCPU));
   } else {
     auto* owner = new c10::Storage(from);
-    memory = c10::DataPtr(from.mutable_data(), owner, [](void* context) { delete static_cast<c10::Storage*>(context); },
-                          c10::Device(at::kCPU));
+    memory = c10::DataPtr(
+        from.mutable_data(), owner, [](void* context) { delete static_cast<c10::Storage*>(context); },
+        c10::Device(at::kCPU));
   }
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(bytes),
                                                        adopt(std::move(memory), bytes, device), &allocator(),
@@ -79,9 +80,8 @@ c10::Storage& CpuAliases::cpu_storage(const at::Tensor& tensor) {
   Block* block = block_of(storage.data_ptr());
   c10::DataPtr memory = block != nullptr ? share_block(block, c10::Device(at::kCPU))
                                          : c10::DataPtr(storage.mutable_data(), c10::Device(at::kCPU));
-  auto alias = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
-                                                     c10::SymInt(storage.nbytes()), std::move(memory),
-                                                     c10::GetCPUAllocator(), /*resizable=*/true);
+  auto alias = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(storage.nbytes()),
+                                                     std::move(memory), c10::GetCPUAllocator(), /*resizable=*/true);
   storages_.push_back({storage, c10::Storage(std::move(alias))});
   return storages_.back().cpu;
 }

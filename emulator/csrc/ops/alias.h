@@ -14,8 +14,8 @@ at::Tensor empty_neuron(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::Sc
 // A neuron tensor over the CPU tensor's memory. With `take`, a storage that nobody else holds gives its memory away.
 at::Tensor adopt_tensor(const at::Tensor& cpu, c10::DeviceIndex device, bool take);
 
-// The aliases made for one call of an op: one CPU storage per neuron storage, one CPU tensor per neuron tensor, so that aliasing
-// inside the op stays what it was.
+// The aliases made for one call of an op: one CPU storage per neuron storage, one CPU tensor per neuron tensor, so that
+// aliasing inside the op stays what it was.
 class CpuAliases {
  public:
   at::Tensor to_cpu(const at::Tensor& tensor);
@@ -26,7 +26,8 @@ class CpuAliases {
   // True when `result` shares memory with an argument.
   bool is_alias(const at::Tensor& result) const;
 
-  // After an op that may have resized arguments: size, strides and memory go back to the neuron tensors. True if any changed.
+  // After an op that may have resized arguments: size, strides and memory go back to the neuron tensors. True if any
+  // changed.
   bool push_back(c10::DeviceIndex device);
 
  private:

@@ -63,9 +63,8 @@ class CastOp final : public c10::OperatorKernel {
       }
     }
     for (size_t i = first; i < stack->size(); ++i) {
-      for_each_tensor((*stack)[i], [type](const at::Tensor& tensor) {
-        return at::autocast::cached_cast(type, tensor, kNeuron);
-      });
+      for_each_tensor((*stack)[i],
+                      [type](const at::Tensor& tensor) { return at::autocast::cached_cast(type, tensor, kNeuron); });
     }
     op.callBoxed(stack);
   }
@@ -83,7 +82,8 @@ class CastOp final : public c10::OperatorKernel {
   const Policy policy_;
 };
 
-at::Tensor binary_cross_entropy_banned(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, int64_t) {
+at::Tensor binary_cross_entropy_banned(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                       int64_t) {
   TORCH_CHECK(false,
               "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
               "Many models use a sigmoid layer right before the binary cross entropy layer.\n"

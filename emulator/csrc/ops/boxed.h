@@ -12,7 +12,8 @@
 
 namespace neuron {
 
-// Compiles an op that the cache doesn't know: the op, its arguments (as on the stack), its results. Takes the Python lock.
+// Compiles an op that the cache doesn't know: the op, its arguments (as on the stack), its results. Takes the Python
+// lock.
 using MissHandler = std::function<const Executable*(const OpInfo& info, const torch::jit::Stack& arguments,
                                                     const std::vector<at::Tensor>& results)>;
 void set_miss_handler(MissHandler handler);

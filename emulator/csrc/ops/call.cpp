@@ -16,7 +16,18 @@ namespace neuron {
 namespace {
 
 enum Tag : uint64_t {
-  kNone = 1, kInt, kDouble, kBool, kComplex, kString, kDevice, kGenerator, kList, kTensor, kNoTensor, kGraph
+  kNone = 1,
+  kInt,
+  kDouble,
+  kBool,
+  kComplex,
+  kString,
+  kDevice,
+  kGenerator,
+  kList,
+  kTensor,
+  kNoTensor,
+  kGraph
 };
 
 // One per thread, so that the hit path allocates nothing.

@@ -91,8 +91,8 @@ void attention(Stack* stack) {
   const at::Tensor& query = arguments[0].toTensor();
   const at::Tensor& key = arguments[1].toTensor();
   auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-      query, key, arguments[2].toTensor(), arguments[4].toDouble(), arguments[5].toBool(), optional_tensor(arguments[3]),
-      optional_double(arguments[7]));
+      query, key, arguments[2].toTensor(), arguments[4].toDouble(), arguments[5].toBool(),
+      optional_tensor(arguments[3]), optional_double(arguments[7]));
   stack->emplace_back(std::move(output));
   stack->emplace_back(std::move(logsumexp));
   stack->emplace_back(at::Tensor());  // cumulative sequence lengths: nested tensors only
@@ -135,9 +135,7 @@ void native_dropout(Stack* stack) {
   stack->emplace_back(std::move(mask));
 }
 
-void call(const char* name, Stack* stack) {
-  c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(stack);
-}
+void call(const char* name, Stack* stack) { c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(stack); }
 
 void convolution(Stack* stack) { call("aten::convolution", stack); }
 
@@ -152,8 +150,7 @@ void convolution_backward(Stack* stack) {
 
 // Fused where torch's CPU kernel can do it; otherwise attention decomposes into matmuls and a softmax.
 int64_t fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                         const std::optional<at::Tensor>& mask, double dropout, bool, std::optional<double>,
-                         bool) {
+                         const std::optional<at::Tensor>& mask, double dropout, bool, std::optional<double>, bool) {
   const bool four = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
   const bool fits = four && dropout == 0.0 && query.size(1) == key.size(1) && key.size(1) == value.size(1) &&
                     query.size(3) == key.size(3) && key.size(3) == value.size(3) && query.numel() > 0 &&

@@ -1,11 +1,11 @@
 // Ops that the device runs as one execution although torch has no CPU kernel for them.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include <ATen/core/ivalue.h>
 
 namespace neuron {
 

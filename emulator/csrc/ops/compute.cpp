@@ -9,8 +9,8 @@
 
 #include <mutex>
 
-#include "device/runtime.h"
 #include "device/generator.h"
+#include "device/runtime.h"
 #include "device/thread_state.h"
 #include "ops/op_info.h"
 

@@ -115,7 +115,8 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   Core& device = core(self.device().index());
   StreamState& stream = stream_of(device);
   drain(stream);
-  const Slot slot = launch_copy(device, stream, LaunchKind::kCopyToHost, static_cast<int64_t>(self.itemsize()), begin_ns);
+  const Slot slot =
+      launch_copy(device, stream, LaunchKind::kCopyToHost, static_cast<int64_t>(self.itemsize()), begin_ns);
   reach_simulated(device, begin_ns, slot.end_ns(), "nrt_tensor_read");
   rethrow_error(stream);
   CpuAliases aliases;

@@ -82,15 +82,17 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle, OpKind op_kind) : op(handle), 
   hidden_random = random && generator_argument < 0;
   may_queue = kind == OpKind::kDevice && !awaited && !hidden_random && only_tensors(schema);
   static const std::unordered_set<std::string_view> kMixed = {
-      "aten::index",          "aten::_index_put_impl_", "aten::index_put_",   "aten::_unsafe_index",
-      "aten::_fused_adamw_",  "aten::_fused_adam_",     "aten::_fused_sgd_",  "aten::_fused_adagrad_",
-      "aten::copy_",          "aten::searchsorted",     "aten::bucketize",    "aten::set_",
+      "aten::index",          "aten::_index_put_impl_",
+      "aten::index_put_",     "aten::_unsafe_index",
+      "aten::_fused_adamw_",  "aten::_fused_adam_",
+      "aten::_fused_sgd_",    "aten::_fused_adagrad_",
+      "aten::copy_",          "aten::searchsorted",
+      "aten::bucketize",      "aten::set_",
       "aten::_foreach_copy_", "aten::_amp_foreach_non_finite_check_and_unscale_"};
   mixed_devices = kMixed.count(name) > 0 || name.rfind("aten::_foreach_", 0) == 0;
-  static const std::unordered_set<std::string_view> kExact = {"aten::arange", "aten::range", "aten::linspace",
-                                                              "aten::logspace", "aten::pow", "aten::pow_",
-                                                              "aten::float_power", "aten::_foreach_pow",
-                                                              "aten::_foreach_pow_"};
+  static const std::unordered_set<std::string_view> kExact = {
+      "aten::arange", "aten::range",       "aten::linspace",     "aten::logspace",     "aten::pow",
+      "aten::pow_",   "aten::float_power", "aten::_foreach_pow", "aten::_foreach_pow_"};
   exact_scalars = kExact.count(name) > 0;
   if (may_queue) out_variant = find_out_variant(handle);
 }

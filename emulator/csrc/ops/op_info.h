@@ -29,14 +29,14 @@ struct OpInfo {
   std::string full_name;  // "aten::mul.Tensor"
   size_t arguments = 0;
 
-  bool may_queue = false;        // returns only tensors whose metadata follow from the arguments' metadata
-  bool awaited = false;          // the host can't go on without the result: its shape depends on the data
-  bool mixed_devices = false;    // accepts CPU tensors that are no scalars (indices, optimizer steps)
-  bool exact_scalars = false;    // floating scalars decide the program or the output's size
-  bool hidden_random = false;    // draws from the default generator without taking one
+  bool may_queue = false;      // returns only tensors whose metadata follow from the arguments' metadata
+  bool awaited = false;        // the host can't go on without the result: its shape depends on the data
+  bool mixed_devices = false;  // accepts CPU tensors that are no scalars (indices, optimizer steps)
+  bool exact_scalars = false;  // floating scalars decide the program or the output's size
+  bool hidden_random = false;  // draws from the default generator without taking one
   int16_t generator_argument = -1;
   std::vector<int16_t> returned_argument;  // per result: the argument that is returned after being written, or -1
-  std::vector<bool> written;     // per argument
+  std::vector<bool> written;               // per argument
   // Computes the op on CPU tensors where torch has no CPU kernel for it; null: the CPU kernel.
   void (*body)(std::vector<c10::IValue>* stack) = nullptr;
   // Structured kernel that writes into given outputs; same arithmetic, no copy afterwards.

@@ -67,7 +67,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     OpInfo*& slot = (*known)[op.operator_name()];
     if (slot == nullptr) {
       TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), "Operation ",
-                                  op.operator_name(), " is not implemented for Neuron, and it has no CPU kernel to "
+                                  op.operator_name(),
+                                  " is not implemented for Neuron, and it has no CPU kernel to "
                                   "fall back to.");
       slot = &add_op(op, is_view(op.schema()) ? OpKind::kView : OpKind::kFallback);
     }
@@ -76,7 +77,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   run_op(*info, stack);
 }
 
-std::vector<std::string> names_where(std::atomic<bool> OpInfo::*flag) {
+std::vector<std::string> names_where(std::atomic<bool> OpInfo::* flag) {
   std::vector<std::string> names;
   for (const auto& info : all_ops()) {
     if (((*info).*flag).load(std::memory_order_relaxed)) names.push_back(info->full_name);

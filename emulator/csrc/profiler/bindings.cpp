@@ -1,13 +1,13 @@
 #include "profiler/bindings.h"
 
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
 #include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include <pybind11/numpy.h>
-#include <pybind11/stl.h>
 
 #include "profiler/call_site.h"
 #include "profiler/plugin.h"
@@ -47,9 +47,12 @@ py::list strings_of(const std::vector<int32_t>& ids) {
 
 const char* kind_name(LaunchKind kind) {
   switch (kind) {
-    case LaunchKind::kCopyToDevice: return "memcpy_h2d";
-    case LaunchKind::kCopyToHost: return "memcpy_d2h";
-    case LaunchKind::kExec: break;
+    case LaunchKind::kCopyToDevice:
+      return "memcpy_h2d";
+    case LaunchKind::kCopyToHost:
+      return "memcpy_d2h";
+    case LaunchKind::kExec:
+      break;
   }
   return "exec";
 }
@@ -162,8 +165,9 @@ void bind_profiler(py::module_& module) {
   m.def("take_capture", &take_capture_dict, "The last capture as columns, once; None if there is none.");
   m.def("set_library_folders", &set_library_folders, py::arg("folders"), "Files below these are not the user's.");
   m.def("set_working_folder", &set_working_folder, py::arg("folder"), "Sources below it are shown relative to it.");
-  m.def("push_module", [](const std::string& path) { push_module(Recorder::get().intern(path)); }, py::arg("path"),
-        "This thread enters the forward of the module with this qualified path.");
+  m.def(
+      "push_module", [](const std::string& path) { push_module(Recorder::get().intern(path)); }, py::arg("path"),
+      "This thread enters the forward of the module with this qualified path.");
   m.def("pop_module", &pop_module, "This thread leaves a module's forward.");
 }
 

@@ -1,14 +1,13 @@
-#include <Python.h>
-
 #include "profiler/call_site.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
+#include <Python.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <mutex>
 #include <unordered_map>
 #include <utility>
-
-#include <ATen/SequenceNumber.h>
-#include <ATen/record_function.h>
-#include <torch/csrc/autograd/function.h>
 
 namespace neuron::profiler {
 namespace {
@@ -25,7 +24,9 @@ struct SiteKey {
   bool operator==(const SiteKey& other) const { return thread == other.thread && sequence == other.sequence; }
 };
 struct SiteHash {
-  size_t operator()(const SiteKey& key) const { return std::hash<uint64_t>()(key.thread * 0x9E3779B97F4A7C15ULL + key.sequence); }
+  size_t operator()(const SiteKey& key) const {
+    return std::hash<uint64_t>()(key.thread * 0x9E3779B97F4A7C15ULL + key.sequence);
+  }
 };
 std::mutex sites_mutex;
 std::unordered_map<SiteKey, CallSite, SiteHash> forward_sites;
@@ -36,7 +37,9 @@ struct CodeInfo {
   std::string file;
 };
 
-bool starts_with(const std::string& text, const std::string& prefix) { return text.compare(0, prefix.size(), prefix) == 0; }
+bool starts_with(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
 
 const CodeInfo& code_info(PyCodeObject* code) {
   static auto* known = new std::unordered_map<PyCodeObject*, CodeInfo>();  // leaked: may outlive the interpreter

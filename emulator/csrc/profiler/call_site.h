@@ -8,8 +8,8 @@
 
 namespace neuron::profiler {
 
-// Finds the call site of the current thread. In a backward pass, where no Python frame exists, it is that of the forward op
-// whose gradient is being computed.
+// Finds the call site of the current thread. In a backward pass, where no Python frame exists, it is that of the
+// forward op whose gradient is being computed.
 CallSite current_call_site();
 
 // Files below these folders are not the user's: torch, torch_neuronx, neuroncore. Each ends with a slash.

@@ -1,5 +1,12 @@
 #include "profiler/plugin.h"
 
+#include <ATen/record_function.h>
+#include <libkineto.h>
+#include <output_base.h>
+#include <time.h>
+#include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -8,15 +15,6 @@
 #include <unordered_set>
 #include <utility>
 #include <vector>
-
-#include <time.h>
-#include <unistd.h>
-
-#include <ATen/record_function.h>
-#include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
-
-#include <libkineto.h>
-#include <output_base.h>
 
 #include "profiler/call_site.h"
 
@@ -61,8 +59,8 @@ std::unique_ptr<at::ObserverContext> enter_region(const at::RecordFunction& regi
   return nullptr;
 }
 
-// Rows that belong in trace.json but not among torch's events, where they would count as CPU time of whatever they overlap:
-// torch sees this one annotation, the exporter calls log() and gets all of them.
+// Rows that belong in trace.json but not among torch's events, where they would count as CPU time of whatever they
+// overlap: torch sees this one annotation, the exporter calls log() and gets all of them.
 class HiddenRows : public GenericTraceActivity {
  public:
   HiddenRows(const libkineto::TraceSpan& span, int64_t begin_ns, int32_t device)
@@ -85,7 +83,8 @@ class HiddenRows : public GenericTraceActivity {
 };
 
 libkineto::DeviceInfo device_info(int32_t device) {
-  return {device, libkineto::kExceedMaxPid + device, "NeuronCore " + std::to_string(device) + " (emulated)", "NeuronCore"};
+  return {device, libkineto::kExceedMaxPid + device, "NeuronCore " + std::to_string(device) + " (emulated)",
+          "NeuronCore"};
 }
 
 class Session : public libkineto::IActivityProfilerSession {
@@ -100,7 +99,8 @@ class Session : public libkineto::IActivityProfilerSession {
       options_ = next_options;
     }
     clear_forward_sites();
-    step_callback_ = at::addGlobalCallback(at::RecordFunctionCallback(enter_region).scopes({at::RecordScope::USER_SCOPE}));
+    step_callback_ =
+        at::addGlobalCallback(at::RecordFunctionCallback(enter_region).scopes({at::RecordScope::USER_SCOPE}));
     started_ = true;
     owns_capture_ = Recorder::get().start(options_.capture, now_ns());
     if (!owns_capture_) errors_.emplace_back("another capture of the neuron device is running");
@@ -125,11 +125,11 @@ class Session : public libkineto::IActivityProfilerSession {
     processTrace(logger, [](int32_t) { return nullptr; }, 0, 0);
   }
 
-  void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback linked, int64_t, int64_t) override {
+  void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback linked, int64_t,
+                    int64_t) override {
     if (!capture_ || !buffer_) return;
     buffer_->span = libkineto::TraceSpan(capture_->start_ns, capture_->stop_ns, "neuron");
-    auto hidden =
-        std::make_unique<HiddenRows>(buffer_->span, capture_->start_ns, lowest_device(*capture_));
+    auto hidden = std::make_unique<HiddenRows>(buffer_->span, capture_->start_ns, lowest_device(*capture_));
     for (const LaunchRecord& launch : capture_->launches) {
       const auto* op = launch.external_id != 0 ? linked(static_cast<int32_t>(launch.external_id)) : nullptr;
       add_dispatch(launch, op, *hidden);
@@ -219,7 +219,8 @@ class Session : public libkineto::IActivityProfilerSession {
       begin = std::clamp(begin, op->timestamp(), op_end);
       end = std::clamp(end, begin, op_end);
     }
-    auto dispatch = row(ActivityType::PRIVATEUSE1_RUNTIME, exec ? launch.executable->overload : copy, launch, begin, end);
+    auto dispatch =
+        row(ActivityType::PRIVATEUSE1_RUNTIME, exec ? launch.executable->overload : copy, launch, begin, end);
     dispatch->device = static_cast<int32_t>(::getpid());
     dispatch->resource = static_cast<int32_t>(launch.thread_id);
     link_by_args(*dispatch, launch);
@@ -276,7 +277,8 @@ class Session : public libkineto::IActivityProfilerSession {
       hidden.resources.push_back({kExecutionLane, kExecutionLane, device, "executions (simulated)"});
     }
     for (const auto& [device, stream] : streams) {
-      hidden.resources.push_back({stream, stream, device, "Stream " + std::to_string(stream) + " (device interaction)"});
+      hidden.resources.push_back(
+          {stream, stream, device, "Stream " + std::to_string(stream) + " (device interaction)"});
     }
   }
 

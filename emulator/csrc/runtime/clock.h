@@ -1,8 +1,9 @@
 // Host time and the simulated time of one logical NeuronCore. All times are nanoseconds since the epoch.
 //
-// Device times are decided when work is enqueued and never depend on how long the arithmetic takes here. Outside a capture the
-// host does not wait for them: a sync point moves a virtual offset forward instead, so that the host is never ahead of the work
-// it depends on. While a profiler records, the offset is frozen and sync points wait, so both halves share one clock.
+// Device times are decided when work is enqueued and never depend on how long the arithmetic takes here. Outside a
+// capture the host does not wait for them: a sync point moves a virtual offset forward instead, so that the host is
+// never ahead of the work it depends on. While a profiler records, the offset is frozen and sync points wait, so both
+// halves share one clock.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,8 @@
 
 namespace neuron {
 
-// Costs that the target file states; see neuroncore/targets. The defaults only serve a process that never configures them.
+// Costs that the target file states; see neuroncore/targets. The defaults only serve a process that never configures
+// them.
 struct DeviceCosts {
   std::atomic<int64_t> launch_cost_plain_ns{15'000};
   std::atomic<int64_t> launch_cost_profiled_ns{385'000};
@@ -44,7 +46,7 @@ class HostClock {
 // When one piece of work runs on the device; end = start + launch + program.
 struct Slot {
   int64_t enqueue_ns = 0, start_ns = 0, launch_ns = 0, program_ns = 0;
-  int64_t gap_ns = -1;             // idle before start since the previous end, -1 for the first
+  int64_t gap_ns = -1;              // idle before start since the previous end, -1 for the first
   const char* gap_cause = "first";  // see LaunchRecord::gap_cause
   int64_t end_ns() const { return start_ns + launch_ns + program_ns; }
 };

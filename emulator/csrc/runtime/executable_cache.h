@@ -20,7 +20,8 @@ struct OutputSpec {
   bool defined = true;
 };
 
-// One returned value: a tensor (kSingle), an integer that follows from the signature (kConstant), or a list of `count` tensors.
+// One returned value: a tensor (kSingle), an integer that follows from the signature (kConstant), or a list of `count`
+// tensors.
 struct ReturnShape {
   static constexpr int32_t kSingle = -1, kConstant = -2;
   int32_t count = kSingle;

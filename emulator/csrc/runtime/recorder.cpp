@@ -1,11 +1,11 @@
 #include "runtime/recorder.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
-
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace neuron {
 namespace {

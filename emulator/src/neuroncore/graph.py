@@ -1,6 +1,7 @@
 """What the compiler is given: a graph of ATen ops over tensor specs. No torch here.
 
-An eager op is a graph with one node; a compiled FX graph is a longer one. `torch_neuronx` builds these from torch objects.
+An eager op is a graph with one node; a compiled FX graph is a longer one. `torch_neuronx` builds these from torch
+objects.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Value:
 class Node:
     """One ATen op.
 
-    `target` is the overload's full name ("aten.mul.Tensor"). `args`/`kwargs` follow the op's schema; tensors are `Value`s,
-    lists are tuples, dtypes are the names of `DTYPE_BYTES`, everything else is a plain Python scalar, string or None.
-    `outputs` are the specs of its results. `source` is "file.py:line" or "".
+    `target` is the overload's full name ("aten.mul.Tensor"). `args`/`kwargs` follow the op's schema; tensors are
+    `Value`s, lists are tuples, dtypes are the names of `DTYPE_BYTES`, everything else is a plain Python scalar, string
+    or None. `outputs` are the specs of its results. `source` is "file.py:line" or "".
     """
 
     target: str

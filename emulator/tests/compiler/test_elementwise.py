@@ -1,6 +1,5 @@
 """Elementwise ops against torch: every function, dtype and way two operands can lie in memory."""
 
-# ruff: noqa: PLR0917  (fixtures and strategies are arguments)
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings

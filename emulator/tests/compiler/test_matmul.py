@@ -1,6 +1,5 @@
 """Matrix products against torch: shapes that do not divide, transposed operands, batches, biases."""
 
-# ruff: noqa: PLR0917  (fixtures and strategies are arguments)
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,6 +1,5 @@
 """Reductions, softmax and norms against torch."""
 
-# ruff: noqa: PLR0917  (fixtures and strategies are arguments)
 import pytest
 import torch
 from hypothesis import given, settings

@@ -127,9 +127,7 @@ def trace_rows() -> list[str]:
     hashes = programs()
     rows: list[str] = []
 
-    def row(  # noqa: PLR0917
-        category: str, name: str, pid: int, tid: int, start: int, length: int, args: dict[str, Any]
-    ) -> None:
+    def row(category: str, name: str, pid: int, tid: int, start: int, length: int, args: dict[str, Any]) -> None:
         rows.append(
             f'  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": {pid}, "tid": {tid},\n'
             f'    "ts": {us(start)}, "dur": {duration(length)},\n    "args": {json.dumps(args)}\n  }}'

@@ -6,7 +6,6 @@ fp32 intermediates; a matrix product contracts views, whatever their strides. In
 fp32, results have the dtype the graph says, so that every op rounds where PyTorch rounds.
 """
 
-# ruff: noqa: PLR0917  (arguments as in the ATen schemas)
 from __future__ import annotations
 
 from collections.abc import Sequence

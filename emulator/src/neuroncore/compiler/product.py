@@ -6,7 +6,6 @@ along it (long rows, full DMA speed) and turned by TensorE 128 x 128 at a time; 
 loaded as it is (reference/hw/compile_rules.md section 3).
 """
 
-# ruff: noqa: PLR0917  (a rectangle has four sides)
 from __future__ import annotations
 
 from dataclasses import dataclass

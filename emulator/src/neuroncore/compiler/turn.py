@@ -4,7 +4,6 @@ Reading a column of a row-major matrix by DMA costs a descriptor per element; tu
 full speed.
 """
 
-# ruff: noqa: PLR0917  (a rectangle has four sides)
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -69,7 +69,7 @@ class NeuronConfig(torch._C._profiler._ExperimentalConfig):
         TypeError: an argument of the wrong type.
     """
 
-    def __init__(  # noqa: PLR0917 - the vendor's signature
+    def __init__(
         self,
         modes: Iterable[ProfileMode | str] | None = None,
         max_events_per_nc: int | None = None,

@@ -11,7 +11,7 @@ from neuronscope.cli.options import DataPath, Host, Names, Paths, Port
 __all__ = ["view"]
 
 
-def view(  # noqa: PLR0917
+def view(
     paths: Paths,
     name: Names = None,
     host: Host = "127.0.0.1",

@@ -60,7 +60,9 @@ def write(path: str | os.PathLike[str], kind: str, session: Session, rows: Mappi
     """Write one profile file atomically (temporary file, then rename).
 
     Args:
+        path: file to write; its folder must exist.
         kind: a key of `tables.BY_KIND`.
+        session: what made the profile.
         rows: per table name, a mapping column → sequence (list, numpy or Arrow array) or a `pyarrow.Table`;
             tables left out are written empty.
 
@@ -115,7 +117,9 @@ def read(path: str | os.PathLike[str]) -> ProfileFile:
         if table.name not in parts:
             continue
         if zlib.crc32(table.arrow_ipc) != table.crc32:
-            raise FormatError(f"{path}: table {table.name} is damaged (checksum differs). Capture again or restore the file.")
+            raise FormatError(
+                f"{path}: table {table.name} is damaged (checksum differs). Capture again or restore the file."
+            )
         try:
             parts[table.name].append(pa.ipc.open_stream(table.arrow_ipc).read_all())
         except pa.ArrowInvalid as error:
@@ -135,8 +139,8 @@ def write_atomic(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

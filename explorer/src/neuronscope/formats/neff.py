@@ -1,8 +1,9 @@
 """The NEFF container: a 1 KiB header and a gzip tar, laid out as public ones are, with our own magic.
 
-Header (little endian): magic ``NSCPNEFF`` (8 bytes), major u32, minor u32, header size u64 (1024), data size u64, sha256 of
-the data (32 bytes), zero padding. The archive holds ``info.json``, ``program.txt`` (printed instruction stream, parses back),
-``tensors.json`` and ``debug_info.json`` (source lines; outside the hash). Same members → same bytes: fixed times and owners.
+Header (little endian): magic ``NSCPNEFF`` (8 bytes), major u32, minor u32, header size u64 (1024), data size u64,
+sha256 of the data (32 bytes), zero padding. The archive holds ``info.json``, ``program.txt`` (printed instruction
+stream, parses back), ``tensors.json`` and ``debug_info.json`` (source lines; outside the hash). Same members → same
+bytes: fixed times and owners.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ def spec(name: str, doc: str, columns: str) -> TableSpec:
 
 EXECUTIONS = spec(
     "executions",
-    "ntrace.pb: one execution of an executable on a logical NeuronCore, counted once however many physical cores run it.",
+    "ntrace.pb: one execution of an executable on a logical NeuronCore, counted once however many cores run it.",
     """
-    execution_id       int64   unique id; also the flow id that links dispatch, device interaction, schedule and execution
+    execution_id       int64   unique id; also the flow id of its whole chain
     kind               string  exec (a NEFF) | memcpy_h2d | memcpy_d2h
     op                 string  aten::mul, or the compiled region's name
     overload           string  aten::mul.Tensor
@@ -67,8 +67,8 @@ EXECUTIONS = spec(
     end_ns             int64   device end = start + launch_ns + program_ns
     launch_ns          int64   fixed launch cost (calibrated)
     program_ns         int64   engine and DMA time (simulated)
-    estimated_ns       int64   part of program_ns that is a bandwidth-bound estimate, not a simulated program
-    gap_ns             int64   idle time of the core before start_ns since the previous execution's end, -1 for the first
+    estimated_ns       int64   part of program_ns that is a bandwidth-bound estimate
+    gap_ns             int64   idle time of the core since its previous execution's end, -1 for the first
     gap_cause          string  execution_gap | launch_latency | host_late | sync | stream | first | unknown
     bytes_read         int64   HBM bytes read by the program
     bytes_written      int64   HBM bytes written by the program
