@@ -11,9 +11,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from neuronscope.store import Profile, Store
 
 TESTS = Path(__file__).parents[1]
+
+# A slow machine must not fail a property; the same examples each time, as CI wants them.
+settings.register_profile("readers", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("readers")
 
 
 def load(name: str, path: Path) -> ModuleType:

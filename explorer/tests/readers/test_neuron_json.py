@@ -43,7 +43,8 @@ def test_runtime_events_pair_by_tracking_id_and_loose_ends_are_reported(ingest: 
         }
 
     events = [
-        row("start", 1, 1000, 1, 4), row("start", 2, 1100, 1, 5), row("stop", 1, 1400, 1, 4), row("stop", 2, 1600, 1, 5),
+        row("start", 1, 1000, 1, 4), row("start", 2, 1100, 1, 5),
+        row("stop", 1, 1400, 1, 4), row("stop", 2, 1600, 1, 5),
         row("start", 3, 2000, 2, 4), row("stop", 9, 2500, 7, 4),
     ]  # fmt: skip
     profile = ingest(json.dumps({"events": events, "data_version": 2}))

@@ -210,6 +210,12 @@ def test_deep_nesting_and_huge_numbers_do_not_break_the_reader(ingest: Ingest) -
     assert profile.result.stored + profile.result.skipped == profile.result.events_in_file == 6
 
 
+def test_a_damaged_header_does_not_hide_the_events(ingest: Ingest) -> None:
+    text = document().replace('"traceEvents": [', '"traceEvents"args": [1]": [')
+    assert counts(ingest(text)) == (3, 3, 0, 0)
+    assert "damaged_header" in kinds(ingest(text))
+
+
 def test_rows_without_time_are_left_out_and_counted(ingest: Ingest) -> None:
     profile = ingest(document(AFTER.replace('"ts": 90.000, ', ""), AFTER.replace("90.000", '"soon"')))
     assert counts(profile) == (5, 3, 0, 2)
@@ -251,3 +257,8 @@ def test_damage_in_a_large_file_costs_only_the_damaged_events(ingest: Ingest, sy
     profile = ingest(hurt)
     assert counts(profile) == (expected.events, expected.events, 5, 0)
     assert profile.result.device_slices == expected.kernels
+
+
+def test_bytes_that_are_not_utf8_in_arguments_are_replaced_and_counted(ingest: Ingest) -> None:
+    text = document(AFTER.replace('"args": {}', '"args": {"note": "caf@"}'), AFTER)
+    assert counts(ingest(text.encode().replace(b"@", b"\xe9"))) == (5, 5, 1, 0)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from neuronscope.readers import json_events
-from neuronscope.readers.exact import Int64, int64
+from neuronscope.readers.exact import MAX_NS, Int64, int64
 from neuronscope.readers.json_events import Columns, Document, Fault
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.trace import ArrowEnds, Events, Int8, Role, Trace, concat_events
@@ -86,7 +86,8 @@ class _Chrome:
         self.repaired = document.repaired
         self.skipped = document.skipped
         header = document.header
-        self.base = int64(header.get("baseTimeNanoseconds", 0), 0)
+        base = int64(header.get("baseTimeNanoseconds", 0), 0)
+        self.base = base if abs(base) <= MAX_NS else 0
         self.labels: dict[int, str] = {}
         self.pid = self._numbers(self.columns.pid, self.labels)
         self.tid = self._numbers(self.columns.tid, {})

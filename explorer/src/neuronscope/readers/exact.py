@@ -19,6 +19,7 @@ Int64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _INT64_MAX = 2**63 - 1
+MAX_NS = 2**61  # of a time, a duration and the base each, so that their sum fits
 _PLAIN_DIGITS = 15  # an integer part this long, in us, is below 2^63 ns
 
 
@@ -93,6 +94,8 @@ def nanoseconds(column: TextColumn) -> Times:
     odd |= (whole == 0) & (lengths > 0)
     value = value * np.array([1000, 100, 10, 1, 1], np.int64)[fraction] + up
     valid = (lengths > 0) & ~odd
+    odd |= valid & (value > MAX_NS)
+    valid &= ~odd
     value[~valid] = 0
     for row in np.flatnonzero(odd):
         parsed = exact_nanoseconds(column.text(int(row)))
@@ -102,10 +105,10 @@ def nanoseconds(column: TextColumn) -> Times:
 
 
 def exact_nanoseconds(text: str) -> int | None:
-    """One time in microseconds → nanoseconds; None when it is no number or does not fit 64 bits."""
+    """One time in microseconds → nanoseconds; None when it is no number or beyond `MAX_NS`."""
     try:
         number = Decimal(text.strip().strip('"').strip())
-        if not number.is_finite() or abs(number) > Decimal(2) ** 60:
+        if not number.is_finite() or abs(number) * 1000 > MAX_NS:
             return None
         return int((number * 1000).to_integral_value(rounding="ROUND_HALF_UP"))
     except (InvalidOperation, ValueError):

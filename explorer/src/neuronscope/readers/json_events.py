@@ -36,6 +36,7 @@ _BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{\s*\"?(?:" + "|".join(EVENT_KEYS).encode
 _SKIP = re.compile(rb"[\s,]*")
 _SPACE = re.compile(rb"\s*")
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*')
+_EVENTS_KEY = re.compile(rb'"traceEvents"[^\[{]{0,64}\[(?=\s*[{\]])|"traceEvents"[^{]{0,64}\[(?=\s*\{)')
 _SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^,\]}\s"]+')
 _MISSING = msgspec.Raw(b"")
 
@@ -222,6 +223,7 @@ class _Walker:
         self.found_events = False
         self.events_in_file = self.repaired = self.skipped = 0
         self.faults: dict[str, Fault] = {}
+        self.ascii = False
         self.keeping = True  # False inside a second document: its events are counted, not kept
 
     def fault(self, kind: str, offset: int, detail: str, count: int = 1) -> None:
@@ -237,6 +239,7 @@ class _Walker:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             self.data = data = data.decode("utf-16", "replace").encode()
             self.fault("utf16", 0, "text is UTF-16")
+        self.ascii = data.isascii()
         at = self.space(at)
         if at >= len(data) or not data[at : at + 4096].strip(b"\0 \t\r\n"):
             raise FormatError(f"{self.where}: empty file")
@@ -244,7 +247,7 @@ class _Walker:
             raise FormatError(f"{self.where}: not JSON (begins with {data[at : at + 12]!r})")
         at = self.one(at)
         if not self.found_events:
-            keys = ", ".join(list(self.header)[:6]) or "none"
+            keys = ", ".join(" ".join(key.split())[:40] for key in list(self.header)[:6]) or "none"
             raise FormatError(f"{self.where}: no traceEvents; is this a Kineto trace? Its keys: {keys}")
         self.more(at)
         return Document(
@@ -286,10 +289,11 @@ class _Walker:
             match = _KEY.match(self.data, at)
             if not match:
                 self.fault("damaged_header", at, "a top-level key that is no string")
-                following = self.data.find(b'"traceEvents"', at)
-                if following < 0 or self.found_events:
+                events = None if self.found_events else _EVENTS_KEY.search(self.data, at)
+                if events is None:
                     return len(self.data)
-                at = following
+                self.found_events = True
+                at = self.after_value(self.events(events.end()))
                 continue
             key = match[1].decode("utf-8", "replace")
             at = match.end()
@@ -298,10 +302,13 @@ class _Walker:
                 at = self.events(at + 1)
             else:
                 at = self.header_value(key, at)
-            at = self.space(at)
-            if self.data[at : at + 1] == b",":
-                at = self.space(at + 1)
+            at = self.after_value(at)
         return at + 1
+
+    def after_value(self, at: int) -> int:
+        """Past the comma after a value, if there is one."""
+        at = self.space(at)
+        return self.space(at + 1) if self.data[at : at + 1] == b"," else at
 
     def header_value(self, key: str, at: int) -> int:
         if self.data[at : at + 1] in (b"{", b"["):
@@ -364,11 +371,17 @@ class _Walker:
         try:
             while end > start and self.data[end - 1] in b", \t\r\n":
                 end -= 1
+            self.check_text(start, end)
             events = _events.decode(b"".join((b"[", memoryview(self.data)[start:end], b"]")))
         except _REFUSED:
             return False
         self.keep(events)
         return True
+
+    def check_text(self, start: int, end: int) -> None:
+        """Refuse bytes that are not UTF-8: the parser looks only at what it decodes, not at what it passes on raw."""
+        if not self.ascii:
+            self.data[start:end].decode("utf-8")
 
     def slow(self, at: int, end: int) -> tuple[int, bool]:
         """A piece the strict parser refused: growing and shrinking groups of events, down to single ones."""
@@ -420,6 +433,7 @@ class _Walker:
         end = extent(data, start)
         if end is not None:
             try:
+                self.check_text(start, end)
                 self.keep([_tighten(_loose.decode(data[start:end]))])
                 return end
             except _REFUSED:
@@ -474,7 +488,10 @@ def _tighten(loose: _LooseEvent) -> _Event:
     def text(raw: msgspec.Raw) -> str:
         if not len(raw):
             return ""
-        value = msgspec.json.decode(raw)
+        try:
+            value = msgspec.json.decode(raw)
+        except _REFUSED:  # a number beyond all bounds
+            value = bytes(raw).decode("utf-8", "replace")
         return value if isinstance(value, str) else "" if value is None else bytes(raw).decode("utf-8", "replace")
 
     return _Event(
