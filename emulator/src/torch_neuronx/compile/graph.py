@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from neuroncore.errors import CapacityError, TargetError
 from neuroncore.graph import Graph
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.graph import _BoxedCodeGen
 
 from torch_neuronx import _C, _programs, lowering
 from torch_neuronx.compile import artifacts, metrics
@@ -25,7 +27,7 @@ __all__ = ["CompiledGraph", "compile_fx"]
 class CompiledGraph:
     """What aot_autograd calls: takes a list of arguments, which it empties so that they can be freed early."""
 
-    def __init__(self, name: str, body: Callable[..., Any], executable_id: int, placement: Placement) -> None:
+    def __init__(self, name: str, body: Callable[[list[Any]], Any], executable_id: int, placement: Placement) -> None:
         self._boxed_call = True  # the calling convention, where aot_autograd looks for it
         self.name = name
         self._body = body
@@ -34,11 +36,15 @@ class CompiledGraph:
 
     def __call__(self, boxed: list[Any]) -> Any:
         """Launch once; values are ready when the device is synchronized."""
+        placement = self._placement
+        if not placement.host:
+            placement.check()
+            return _C.launch(self._executable_id, placement.device.index, partial(self._body, boxed))
         args = list(boxed)
         boxed.clear()
-        moved = self._placement.inputs(args)
-        results = _C.launch(self._executable_id, self._placement.device.index, lambda: self._body(*moved))
-        return self._placement.results(results, args, moved)
+        moved = placement.inputs(args)
+        results = _C.launch(self._executable_id, placement.device.index, partial(self._body, list(moved)))
+        return placement.results(results, args, moved)
 
 
 def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_backward: bool) -> CompiledGraph:
@@ -89,15 +95,16 @@ def _lower(module: fx.GraphModule, name: str) -> Graph:
         return lowering.byte_graph(name, inputs, results)
 
 
-def _body(module: fx.GraphModule) -> Callable[..., Any]:
-    """The graph's generated code, under no_grad: autograd was traced already."""
+def _body(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
+    """The graph's generated code, which empties the list of its arguments: a tensor is freed after its last use."""
+    module.graph.set_codegen(_BoxedCodeGen())
     module.recompile()
     if isinstance(module, _LazyGraphModule):
         module.real_recompile()  # else every call goes through the module's hooks
     forward = module.forward
 
-    def run(*args: Any) -> Any:
-        with torch.no_grad():
-            return forward(*args)
+    def run(args: list[Any]) -> Any:
+        with torch.no_grad():  # autograd was traced already
+            return forward(args)
 
     return run

@@ -41,17 +41,21 @@ class Placement:
     mutated: tuple[int, ...]
     error: str | None = None
 
-    def inputs(self, args: Sequence[Any]) -> list[Any]:
-        """The arguments on the device.
+    def check(self) -> None:
+        """Refuse a call that can't work.
 
         Raises:
             NEFFExecutionError: inputs on different devices.
-            RuntimeError: an input on the host although copying is switched off.
         """
         if self.error is not None:
             raise NEFFExecutionError(self.error)
-        if not self.host:
-            return list(args)
+
+    def inputs(self, args: Sequence[Any]) -> list[Any]:
+        """A host graph's arguments on the device.
+
+        Raises:
+            RuntimeError: an input on the host although copying is switched off.
+        """
         return [self._input(index, value) for index, value in enumerate(args)]
 
     def _input(self, index: int, value: Any) -> Any:
@@ -65,9 +69,7 @@ class Placement:
         return value.to(self.device)
 
     def results(self, results: Any, args: Sequence[Any], moved: Sequence[Any]) -> Any:
-        """The results where the caller expects them; mutated inputs are copied back."""
-        if not self.host:
-            return results
+        """A host graph's results where the caller expects them; mutated inputs are copied back."""
         for index in self.mutated:
             if args[index] is not moved[index]:
                 args[index].copy_(moved[index])
