@@ -1,6 +1,7 @@
 """A client that talks to the application in process."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -18,7 +19,9 @@ class Client:
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
                 return await client.get(path, headers=headers)
 
-        return asyncio.run(ask())
+        # In a thread of its own: the browser tests leave an event loop running in this one.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, ask()).result()
 
 
 @pytest.fixture(scope="session")
