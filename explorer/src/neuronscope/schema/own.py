@@ -6,7 +6,7 @@ Times are integer nanoseconds since the Unix epoch (or the trace's own zero); `*
 
 from __future__ import annotations
 
-from neuronscope.formats.tables import spec
+from neuronscope.schema.columns import spec
 
 PROFILE_INFO = spec(
     "ProfileInfo",
