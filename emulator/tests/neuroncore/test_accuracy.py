@@ -30,6 +30,8 @@ def benchmarks(monkeypatch):
         "own-rmsnorm-eager-add",
         "own-rmsnorm-eager-rsqrt",
         "own-rmsnorm-eager-mean",
+        "own-rmsnorm-fused",
+        "own-rmsnorm-compiled",
     ],
 )
 def test_published_latencies_are_predicted_within_15_percent(name):
