@@ -1,4 +1,4 @@
-"""The walk-through's RMSNorms on [4, 512] bf16: the naive one's ops one by one, as eager mode does, fused and compiled."""
+"""The walk-through's RMSNorms on [4, 512] bf16: the naive one's ops one by one as in eager mode, fused, compiled."""
 
 from __future__ import annotations
 
