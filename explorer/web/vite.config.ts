@@ -13,5 +13,5 @@ export default defineConfig({
     chunkSizeWarningLimit: 500,
   },
   server: { proxy: { "/api": "http://127.0.0.1:3001" } },
-  test: { include: ["src/**/*.test.ts"], environment: "node" },
+  test: { include: ["src/**/*.test.ts"], environment: "node", css: true },
 });

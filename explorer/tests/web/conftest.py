@@ -70,6 +70,14 @@ def golden(built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     yield from _view([f"golden={TESTS / 'golden' / 'session'}"], tmp_path_factory.mktemp("store"))
 
 
+@pytest.fixture
+def removable(built_page: None, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """Address of a server that shows the golden session, and the library a test may take away from it."""
+    store = tmp_path / "store"
+    for address in _view([f"golden={TESTS / 'golden' / 'session'}"], store):
+        yield address, store
+
+
 @pytest.fixture(scope="session")
 def three(built_page: None) -> Iterator[str]:
     """Address of a server that shows three implementations of RMSNorm, six launches against one and one."""

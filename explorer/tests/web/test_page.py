@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,8 +71,10 @@ def test_lanes_run_from_framework_to_hardware(golden: str, show: Show) -> None:
         sum(re.fullmatch(r"neuron_hw/NC0:\d+", name) is not None for name in names) == 2
     )  # a logical core of trn2 is two physical ones
     expect(lanes.first).to_have_attribute("title", re.compile(r"^i-emulated\w+/PID:4121/framework/TID:"))
-    expect(lanes.filter(has_text="neuron_hw").first).to_contain_text("emulated")
-    expect(lanes.first).to_contain_text("measured")
+    expect(lanes.first).to_contain_text("dispatch · host, measured")
+    expect(lanes.filter(has_text="framework/Stream").first).to_contain_text("enqueue measured · end emulated")
+    for lane in lanes.all():
+        expect(lane).to_contain_text(re.compile("measured|emulated"))
 
 
 def test_badge_and_health_say_what_made_it_and_that_nothing_is_missing(golden: str, show: Show) -> None:
@@ -190,11 +194,95 @@ def test_shift_drag_measures_and_escape_ends_it(golden: str, show: Show) -> None
     per_pixel = slices(page, name="nc_exec_running")[0]
     nanoseconds = 300 * per_pixel["duration"] / per_pixel["rect"]["width"]
     measured = page.get_by_test_id("measure")
-    expect(measured).to_have_text(re.compile(r"^[\d.]+ µs, \d+ slices$"))
-    assert float((measured.text_content() or "").split()[0]) == pytest.approx(nanoseconds / 1000, rel=0.01)
+    text = re.compile(r"^Δ ([\d.]+) µs · device busy ([\d.]+) % · (\d+) slices$")
+    expect(measured).to_have_text(text)
+    time, busy, count = text.findall(measured.text_content() or "")[0]
+    assert float(time) == pytest.approx(nanoseconds / 1000, rel=0.01)
+    box = page.get_by_test_id("slices").bounding_box()
+    assert box is not None
+    under = [i["rect"] for i in slices(page, gap=False) if i["rect"]["x"] < 900]
+    assert int(count) == sum(r["x"] + r["width"] > 600 for r in under)
+    first = [i for i in slices(page, gap=False) if i["trackLabel"] == "neuron_hw/NC0:4"]
+    covered = sum(max(0, min(900, i["rect"]["x"] + i["rect"]["width"]) - max(600, i["rect"]["x"])) for i in first)
+    assert float(busy) == pytest.approx(covered / 3, abs=1)
     page.keyboard.press("Escape")  # ends the measurement, not the view
     expect(measured).to_have_text("")
     assert page.url == before
+
+
+def test_hardware_lanes_are_in_sight_beside_the_chain(golden: str, three: str, show: Show) -> None:
+    for address in (golden, three):
+        page = show(address)
+        click(page, last_execution(page))
+        expect(page.get_by_test_id("chain-card").first).to_be_visible()
+        page.locator(".lanes").evaluate("e => { e.scrollTop = 0 }")
+        lanes = page.locator(".lanes").bounding_box()
+        assert lanes is not None
+        hardware = page.get_by_test_id("lane-label").filter(has_text=re.compile(r"neuron_hw/NC0:\d"))
+        assert hardware.count() == 2
+        for label in hardware.all():
+            box = label.bounding_box()
+            assert box is not None and box["y"] + box["height"] <= lanes["y"] + lanes["height"]
+
+
+def test_a_mark_flags_the_selection_and_travels_with_the_link(golden: str, show: Show) -> None:
+    page = show(golden)
+    target = last_execution(page)
+    click(page, target)
+    expect(page.get_by_test_id("event-panel")).to_contain_text("nc_exec_running")
+    page.keyboard.press("m")
+    flag = page.get_by_test_id("mark")
+    expect(flag).to_have_text("aten::mul")
+    expect(flag).to_have_attribute("data-at", str(target["start"]))
+    box = flag.bounding_box()
+    assert box is not None and box["x"] == pytest.approx(target["rect"]["x"], abs=2)
+    flag.get_by_role("button").click()
+    page.get_by_label("Name of the mark").fill("slow & last")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"mark="))
+    expect(show(page.url).get_by_test_id("mark")).to_have_text("slow & last")
+    page.go_back()
+    expect(flag).to_have_text("aten::mul")
+    flag.get_by_role("button").click()
+    page.get_by_role("button", name="Remove").click()
+    expect(flag).to_have_count(0)
+    assert "mark=" not in page.url
+
+
+def test_without_a_selection_a_mark_is_set_where_the_pointer_is(golden: str, show: Show) -> None:
+    page = show(golden)
+    page.mouse.move(700, 400)
+    page.keyboard.press("m")
+    box = page.get_by_test_id("mark").bounding_box()
+    assert box is not None and box["x"] == pytest.approx(700, abs=2)
+    page.keyboard.press("m")  # again at the same place takes it away
+    expect(page.get_by_test_id("mark")).to_have_count(0)
+
+
+def test_a_tooltip_leaves_the_wait_on_the_arrow_readable(golden: str, show: Show) -> None:
+    page = show(golden)
+    click(page, last_execution(page))
+    label = page.evaluate("""() => new Promise((done) => {
+        const look = () => window.__neuronscope.labels()[0] ? done(window.__neuronscope.labels()[0])
+            : requestAnimationFrame(look);
+        look(); })""")
+    above = next(
+        i["rect"]
+        for i in slices(page, gap=False)
+        if i["rect"]["y"] < label["y"]
+        and i["rect"]["x"] < label["x"] < i["rect"]["x"] + i["rect"]["width"]
+        and i["trackLabel"].startswith(("neuron_rt", "framework/Stream"))
+    )
+    page.mouse.move(label["x"] - 10, above["y"] + above["height"] / 2)
+    tooltip = page.get_by_test_id("tooltip").bounding_box()
+    assert tooltip is not None
+    apart = (
+        tooltip["x"] + tooltip["width"] <= label["x"]
+        or label["x"] + label["width"] <= tooltip["x"]
+        or tooltip["y"] + tooltip["height"] <= label["y"]
+        or label["y"] + label["height"] <= tooltip["y"]
+    )
+    assert apart, (tooltip, label)
 
 
 def test_pointing_at_a_gap_says_how_long_and_why(golden: str, show: Show) -> None:
@@ -299,6 +387,74 @@ def test_copying_the_selection_gives_a_markdown_row_with_its_link(golden: str, s
     assert f"[open]({page.url}) |" in text
 
 
+def test_details_give_the_time_first_and_then_every_nanosecond(golden: str, show: Show) -> None:
+    page = show(golden)
+    target = last_execution(page)
+    click(page, target)
+    row = page.locator(".field", has=page.get_by_text("duration", exact=True))
+    expect(row).to_have_text(re.compile(rf"^duration\d{{3}} µs {target['duration']:,} ns$"))
+
+
+def test_neff_and_source_can_be_copied(golden: str, show: Show) -> None:
+    page = show(golden)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    click(page, last_execution(page))
+    event = page.locator("[data-testid=chain-card][aria-current=true]").get_attribute("data-event")
+    details = page.evaluate(f"fetch('api/profiles/golden/events/{event}').then(r => r.json()).then(e => e.execution)")
+    for name, value in (("NEFF", details["neff"]), ("source", details["source"])):
+        page.get_by_role("button", name=f"Copy {name}").click()
+        expect(page.get_by_role("status")).to_have_text(f"{name} copied")
+        assert page.evaluate("navigator.clipboard.readText()") == value
+
+
+def test_terms_and_the_report_are_copied_as_markdown(three: str, golden: str, show: Show) -> None:
+    page = show(f"{three}?view=compare", wait=False)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy terms").click()
+    expect(page.get_by_role("status")).to_have_text("Terms copied")
+    lines = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert lines[0].startswith("| naive → fused, span ")
+    assert re.fullmatch(r"\| launches 6 → 1 \| .* \| −1,925\.000 µs \|", lines[2])
+    assert lines[-1].startswith("| sum |")
+    page = show(golden)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_test_id("health-chip").click()
+    page.get_by_role("button", name="Copy as Markdown").click()
+    expect(page.get_by_role("status")).to_have_text("Report copied")
+    assert "| dropped while recording | 0 |" in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_a_term_highlights_its_part_of_every_execution(three: str, show: Show) -> None:
+    page = show(f"{three}?view=compare", wait=False)
+    lit = page.get_by_test_id("lit")
+    expect(page.get_by_test_id("compare-execution")).to_have_count(8)
+    expect(lit).to_have_count(0)
+    for term, parts in (("launches", 8), ("engines and DMA", 8), ("gaps", 5)):
+        page.locator(f"[data-testid=compare-term][data-name='{term}']").click()
+        expect(lit).to_have_count(parts)
+        expect(page.locator("[aria-pressed=true]").filter(has_text=term)).to_have_count(1)
+    page.get_by_role("button", name="gaps").press("Enter")  # again: nothing is singled out
+    expect(lit).to_have_count(0)
+
+
+def test_names_of_executions_are_shortened_not_dropped(three: str, show: Show) -> None:
+    page = show(f"{three}?view=compare", wait=False)
+    names = page.get_by_test_id("compare-name")
+    expect(names.last).to_have_text(re.compile(r"^Torch.*…$"))
+    page.set_viewport_size({"width": 4000, "height": 900})
+    expect(names.last).to_have_text("Torch-Compiled Region: 0/0")
+
+
+def test_figures_of_the_comparison_have_three_digits(three: str, show: Show) -> None:
+    page = show(f"{three}?view=compare", wait=False)
+    rows = page.get_by_test_id("compare-row")
+    expect(rows).to_have_count(3)
+    figures = re.findall(r"([\d.]+) (?:KiB|MiB|µs|ms)", " ".join(rows.locator("td").all_text_contents()))
+    assert len(figures) >= 12
+    assert {len(figure.replace(".", "")) for figure in figures} == {3}
+    expect(page.get_by_test_id("roofline")).to_contain_text("launch-bound: the roofs say nothing about these")
+
+
 def test_comparison_terms_sum_to_the_difference_in_span(three: str, show: Show) -> None:
     page = show(three)
     page.get_by_role("button", name="Compare").click()
@@ -342,11 +498,78 @@ def test_without_a_device_the_page_says_why(cpu_only: str, show: Show) -> None:
     page = show(cpu_only)
     expect(page.locator(".lanes .empty-note")).to_contain_text("No device rows.")
     expect(page.get_by_role("button", name="Compare")).to_have_count(0)
+    row = page.get_by_test_id("operator-row")
+    expect(row).to_have_text(
+        re.compile(r"^aten::add1[\d.]+ µs100\.0 %$")
+    )  # the host's times, where there are no others
+    expect(page.get_by_test_id("operator-total")).to_contain_text("Self CPU total")
+    page.keyboard.press("n")
+    expect(page.get_by_role("status")).to_have_text("No device lanes, so no gaps")
+    box = page.locator("canvas.overview").bounding_box()
+    assert box is not None
+    drawn = pixel(page, box["x"] + box["width"] / 2, box["y"] + 10)
+    dot = row.locator(".dot").evaluate("e => getComputedStyle(e).backgroundColor")
+    assert drawn == pytest.approx([int(n) for n in re.findall(r"\d+", dot)], abs=3)
 
 
 def test_errors_of_the_server_appear_on_the_page(golden: str, show: Show) -> None:
     page = show(f"{golden}?profile=missing", wait=False)
     expect(page.get_by_role("alert")).to_contain_text("missing")
+
+
+def test_a_failed_overview_is_told_and_can_be_tried_again(golden: str, show: Show) -> None:
+    page = show(golden, wait=False)
+    page.route("**/overview?*", lambda route: route.fulfill(status=500, json={"error": "overview: disk is gone"}))
+    page.goto(golden)
+    expect(page.get_by_role("alert")).to_have_text(re.compile("^overview: disk is gone"))
+    page.unroute("**/overview?*")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_profile_removed_while_it_is_viewed_is_told_once(removable: tuple[str, Path], show: Show) -> None:
+    address, store = removable
+    page = show(address)
+    shutil.rmtree(store)
+    click(page, last_execution(page))
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("golden: removed from the library since it was opened")
+    expect(alert).to_have_count(1)
+
+
+def test_a_server_that_is_gone_is_told_once(golden: str, show: Show) -> None:
+    page = show(golden)
+    page.route("**/api/**", lambda route: route.abort())
+    click(page, last_execution(page))
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("The server does not answer.")
+    expect(alert).to_have_count(1)
+    page.unroute("**/api/**")
+    page.get_by_role("button", name="Reload").click()
+    ready(page)
+    expect(alert).to_have_count(0)
+
+
+def test_the_focus_goes_through_the_page_as_it_is_read(golden: str, show: Show) -> None:
+    page = show(golden)
+    name = "e => e.getAttribute('aria-label') || e.textContent.trim()"
+    seen = []
+    for _ in range(14):
+        page.keyboard.press("Tab")
+        seen.append(page.locator(":focus").evaluate(name))
+    wanted = ["Timeline", "Operators", "Search slices", "Keys and help", "Link", "Step shown", "Height of the timeline"]
+    assert [label for label in seen if label in wanted] == wanted
+    assert all(seen)  # whatever takes the focus has a name
+
+
+def test_the_result_the_arrow_keys_are_at_is_announced(golden: str, show: Show) -> None:
+    page = show(golden)
+    box = page.locator("#search")
+    box.fill("mul")
+    expect(page.get_by_test_id("search-result").nth(1)).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    second = page.get_by_test_id("search-result").nth(1).get_attribute("id")
+    expect(box).to_have_attribute("aria-activedescendant", second or "")
 
 
 def test_a_failed_tile_is_told_and_can_be_tried_again(golden: str, show: Show) -> None:

@@ -32,17 +32,33 @@ const [pending, setPending] = createSignal(0);
 /** Number of requests under way, for the progress bar. */
 export { pending };
 
+const [lost, setLost] = createSignal<ApiError | null>(null);
+
+/** Why nothing more can be asked: the server is gone, or the profile was removed. Told once, on top of the page. */
+export { lost };
+export const forgetLoss = (): void => void setLost(null);
+
+/** Whether an error is told on top of the page and need not be repeated where the data would be. */
+export const isLoss = (error: unknown): boolean =>
+  error instanceof ApiError && (error.status === 0 || error.status === 410);
+
+function tell(error: ApiError): ApiError {
+  if (isLoss(error)) setLost(error);
+  return error;
+}
+
 async function request(path: string, signal?: AbortSignal): Promise<Response> {
   setPending((n) => n + 1);
   try {
     const response = await fetch(path, signal ? { signal } : {}).catch((error: unknown) => {
       if (error instanceof DOMException && error.name === "AbortError") throw error;
-      throw new ApiError("The server does not answer. Start it again with `neuronscope view` and reload.", 0);
+      throw tell(new ApiError("The server does not answer. Start it again with `neuronscope view` and reload.", 0));
     });
+    if (lost()?.status === 0) forgetLoss();
     if (response.ok) return response;
     const body: unknown = await response.json().catch(() => null);
     const told = body && typeof body === "object" && "error" in body ? String(body.error) : null;
-    throw new ApiError(told ?? `${path} answered ${response.status} ${response.statusText}`, response.status);
+    throw tell(new ApiError(told ?? `${path} answered ${response.status} ${response.statusText}`, response.status));
   } finally {
     setPending((n) => n - 1);
   }

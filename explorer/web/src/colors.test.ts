@@ -12,6 +12,7 @@ import {
   type ThemeName,
   textOn,
 } from "./colors";
+import style from "./style.css?raw";
 
 describe.each(["light", "dark"] as ThemeName[])("the %s theme", (theme) => {
   const lane = rgb(THEMES[theme].lane);
@@ -32,6 +33,30 @@ describe.each(["light", "dark"] as ThemeName[])("the %s theme", (theme) => {
   });
   test("no two of the first eight are the same", () => {
     expect(new Set(slots.slice(0, HUE_COUNT).map(String)).size).toBe(HUE_COUNT);
+  });
+});
+
+describe.each(["light", "dark"] as ThemeName[])("text of the page in the %s theme", (theme) => {
+  const block = theme === "light" ? /:root \{([^}]*)\}/ : /:root\[data-theme="dark"\] \{([^}]*)\}/;
+  const value = (name: string) => rgb(new RegExp(`--${name}: (#\\w{6});`).exec(block.exec(style)![1]!)![1]!);
+  test.each([
+    ...["page", "bar", "panel", "card", "lane", "row"].flatMap((ground) => [
+      ["text", ground],
+      ["dim", ground],
+    ]),
+    ...["page", "panel", "card"].flatMap((ground) => [
+      ["accent", ground],
+      ["better", ground],
+      ["worse", ground],
+    ]),
+    ["page", "accent"],
+    ["chip-text", "chip"],
+    ["amber-text", "amber"],
+    ["error-text", "error"],
+    ["better", "row"],
+    ["worse", "row"],
+  ])("%s on %s has 4.5:1", (text, ground) => {
+    expect(contrast(value(text!), value(ground!))).toBeGreaterThanOrEqual(4.5);
   });
 });
 

@@ -4,6 +4,7 @@ export interface TimelineCommands {
   zoom(factor: number): void;
   pan(share: number): void;
   nextGap(): void;
+  mark(): void;
   firstSlice(): string | null;
   /** true when there was a measurement to clear */
   clearMeasure(): boolean;

@@ -7,9 +7,10 @@ const UNITS = [
   { limit: Number.POSITIVE_INFINITY, divisor: 1e9, unit: "s" },
 ] as const;
 
-function digits(value: number, significant: number): string {
+/** Three significant digits; whole numbers above keep theirs. */
+function digits(value: number): string {
   const magnitude = Math.floor(Math.log10(Math.abs(value) || 1));
-  const decimals = Math.max(0, Math.min(9, significant - 1 - magnitude));
+  const decimals = Math.max(0, Math.min(9, 2 - magnitude));
   const text = fixed(value, decimals);
   // 9.996 rounds up to 10.00: one digit too many
   return Math.abs(Number(text)) >= 10 ** (magnitude + 1) && decimals > 0 ? fixed(value, decimals - 1) : text;
@@ -21,20 +22,17 @@ function fixed(value: number, decimals: number): string {
   return (Math.round(Number((value * scale).toPrecision(14))) / scale).toFixed(decimals);
 }
 
-/** "2.36 ms" from nanoseconds; three significant digits unless told otherwise, `≈` in front of what rests on an estimate. */
-export function duration(
-  ns: number | null | undefined,
-  options: { significant?: number; estimated?: boolean } = {},
-): string {
+/** "2.36 ms" from nanoseconds, in three significant digits; `≈` in front of what rests on an estimate. */
+export function duration(ns: number | null | undefined, options: { estimated?: boolean } = {}): string {
   if (ns === null || ns === undefined) return "–";
   const mark = options.estimated ? "≈ " : "";
   const size = Math.abs(ns);
   if (size < 1) return `${mark}0 ns`;
   let index = UNITS.findIndex((u) => size < u.limit);
-  let text = digits(ns / UNITS[index]!.divisor, options.significant ?? 3);
+  let text = digits(ns / UNITS[index]!.divisor);
   if (Math.abs(Number(text)) >= 1000 && index < UNITS.length - 1) {
     index += 1;
-    text = digits(ns / UNITS[index]!.divisor, options.significant ?? 3);
+    text = digits(ns / UNITS[index]!.divisor);
   }
   return `${mark}${index === 0 ? Math.round(ns) : text} ${UNITS[index]!.unit}`;
 }
@@ -62,12 +60,12 @@ export function bytes(count: number | null | undefined): string {
     value /= 1024;
     index += 1;
   }
-  return `${index === 0 || Number.isInteger(value) ? value : digits(value, 3)} ${units[index]}`;
+  return `${index === 0 ? value : digits(value)} ${units[index]}`;
 }
 
 /** "49.5 %". */
-export function percent(share: number): string {
-  return `${(share * 100).toFixed(1)} %`;
+export function percent(share: number | null): string {
+  return share === null ? "–" : `${(share * 100).toFixed(1)} %`;
 }
 
 /** "78.6 T" with an SI prefix, for FLOP/s and B/s. */
@@ -79,7 +77,7 @@ export function si(value: number): string {
     scaled /= 1000;
     index += 1;
   }
-  return `${digits(scaled, 3)} ${prefixes[index]}`;
+  return `${digits(scaled)} ${prefixes[index]}`;
 }
 
 export function plural(count: number, one: string, many = `${one}s`): string {

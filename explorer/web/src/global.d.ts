@@ -10,6 +10,8 @@ interface Window {
           trackLabel: string;
           rect: { x: number; y: number; width: number; height: number };
         })[];
+        /** where the waits of the chain's arrows are written */
+        labels(): { x: number; y: number; width: number; height: number }[];
         /** true when everything in view is loaded and drawn */
         idle(): boolean;
         renderer: string;

@@ -21,7 +21,8 @@ export const KEYS: readonly { group: string; keys: string; text: string }[] = [
   { group: "Select", keys: "N", text: "next gap, largest first" },
   { group: "Select", keys: "/", text: "search names; /text/ is a regular expression" },
   { group: "Select", keys: "Esc", text: "one level out" },
-  { group: "Other", keys: "Shift+drag", text: "measure: time and number of slices" },
+  { group: "Other", keys: "Shift+drag", text: "measure: time, busy share, number of slices" },
+  { group: "Other", keys: "M", text: "mark the start of the selection, or the pointer's time without one" },
   { group: "Other", keys: "O", text: "colour by operator or by slice name" },
   { group: "Other", keys: "C", text: "copy the selection as a Markdown row with its link" },
   { group: "Other", keys: "Backspace", text: "the view before, as the browser's Back" },
@@ -124,6 +125,8 @@ export function onKey(e: KeyboardEvent): void {
       return run(() => stepInChain(1));
     case "n":
       return run(timeline.nextGap);
+    case "m":
+      return run(timeline.mark);
     case "o":
       return run(() => {
         app.setColourBy(app.colourBy() === "operator" ? "name" : "operator");

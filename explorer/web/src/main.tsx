@@ -2,7 +2,7 @@
 
 import { createSignal, Match, onCleanup, onMount, Show, Switch } from "solid-js";
 import { render } from "solid-js/web";
-import { pending } from "./api";
+import { lost, pending } from "./api";
 import { Dialogs } from "./chrome/dialogs";
 import { TopBar } from "./chrome/top-bar";
 import { CompareView } from "./compare/view";
@@ -35,6 +35,16 @@ function Page() {
         aria-hidden={pending() === 0}
       />
       <TopBar />
+      <Show when={lost()}>
+        {(why) => (
+          <div class="error-line" role="alert">
+            {why().message}
+            <button type="button" onClick={() => location.reload()}>
+              Reload
+            </button>
+          </div>
+        )}
+      </Show>
       <main>
         <Failure of={app.profiles}>
           <Show

@@ -1,11 +1,11 @@
 /** What the page shows: one set of signals that every view reads, mirrored in the address so that links and Back work. */
 
 import { batch, createEffect, createMemo, createResource, createRoot, createSignal, on } from "solid-js";
-import { api } from "./api";
+import { api, forgetLoss } from "./api";
 import { ColorBook, css, type Rgb, type ThemeName } from "./colors";
 import { clampRange, fitTo, recentre } from "./range";
 import type { EventCard, Gap, ProfileCard, Range } from "./types";
-import { formatUrl, parseUrl, type UrlState, type View } from "./url";
+import { formatUrl, type Mark, parseUrl, type UrlState, type View } from "./url";
 
 export type ColourBy = "operator" | "name";
 type ThemeChoice = "system" | ThemeName;
@@ -18,6 +18,7 @@ function createState() {
   const [selected, setSelected] = createSignal(initial.event);
   const [base, setBaseSignal] = createSignal(initial.base);
   const [scope, setScopeSignal] = createSignal(initial.scope);
+  const [marks, setMarksSignal] = createSignal(initial.marks);
   const [gap, setGap] = createSignal<Gap | null>(null);
   const [colourBy, setColourBy] = createSignal<ColourBy>("operator");
   const [notice, setNotice] = createSignal("");
@@ -69,6 +70,7 @@ function createState() {
     event: selected(),
     base: base(),
     scope: scope(),
+    marks: marks(),
   });
   const address = (): string => location.pathname + formatUrl(snapshot());
   let settle: ReturnType<typeof setTimeout> | undefined;
@@ -100,6 +102,7 @@ function createState() {
       setSelected(s.event);
       setBaseSignal(s.base);
       setScopeSignal(s.scope);
+      setMarksSignal(s.marks);
       setGap(null);
     });
   });
@@ -214,6 +217,7 @@ function createState() {
     homeView,
     whole,
     scope,
+    marks,
     selected,
     gap,
     base,
@@ -237,10 +241,13 @@ function createState() {
         setScopeSignal(name);
         setRangeSignal(null);
       }),
+    setMarks: (next: Mark[]): void => discrete(() => setMarksSignal([...next].sort((a, b) => a.at - b.at))),
     setBase: (id: string): void => discrete(() => setBaseSignal(id)),
     open: (id: string, at: { view?: View; event?: string } = {}): void =>
       discrete(() => {
         if (id !== profileId()) {
+          forgetLoss();
+          setMarksSignal([]);
           setProfileId(id);
           setRangeSignal(null);
           setScopeSignal(null);

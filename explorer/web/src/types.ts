@@ -135,7 +135,8 @@ export interface OperatorRow {
   program_ns: number;
   estimated_ns: number;
   executions: number;
-  share: number;
+  /** of total device time; null without any */
+  share: number | null;
   events: string | null;
 }
 

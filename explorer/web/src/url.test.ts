@@ -8,6 +8,10 @@ const FULL: UrlState = {
   event: "-9007199254740993",
   base: "fused",
   scope: "ProfilerStep#3",
+  marks: [
+    { at: -5, name: "" },
+    { at: 1_966_204, name: "third aten::mul & more" },
+  ],
 };
 
 test("a link brings back what was seen, ids beyond 2^53 included", () => {
@@ -15,9 +19,9 @@ test("a link brings back what was seen, ids beyond 2^53 included", () => {
 });
 
 test("the default view is a short link", () => {
-  expect(formatUrl({ profile: "a", view: "timeline", range: null, event: null, base: "b", scope: null })).toBe(
-    "?profile=a",
-  );
+  expect(
+    formatUrl({ profile: "a", view: "timeline", range: null, event: null, base: "b", scope: null, marks: [] }),
+  ).toBe("?profile=a");
 });
 
 test("a range is widened to whole nanoseconds, never narrowed", () => {
@@ -25,13 +29,17 @@ test("a range is widened to whole nanoseconds, never narrowed", () => {
   expect(parseUrl(formatUrl({ ...FULL, range })).range).toEqual({ start: 0, end: 10 });
 });
 
-test.each(["?t=5~1", "?t=a~b", "?event=drop%20table", "?view=nothing", ""])("nonsense in %s is ignored", (search) => {
-  expect(parseUrl(search)).toEqual({
-    profile: null,
-    view: "timeline",
-    range: null,
-    event: null,
-    base: null,
-    scope: null,
-  });
-});
+test.each(["?t=5~1", "?t=a~b", "?event=drop%20table", "?view=nothing", "?mark=first", ""])(
+  "nonsense in %s is ignored",
+  (search) => {
+    expect(parseUrl(search)).toEqual({
+      profile: null,
+      view: "timeline",
+      range: null,
+      event: null,
+      base: null,
+      scope: null,
+      marks: [],
+    });
+  },
+);

@@ -1,8 +1,15 @@
-/** The part of the state a link carries: profile, view, time range, selection, base of the comparison. */
+/** The part of the state a link carries: profile, view, time range, selection, marks, base of the comparison. */
 
 import type { Range } from "./types";
 
 export type View = "timeline" | "operators" | "compare";
+
+/** A named moment of the profile. */
+export interface Mark {
+  /** nanoseconds relative to the profile's origin */
+  at: number;
+  name: string;
+}
 
 export interface UrlState {
   profile: string | null;
@@ -12,6 +19,8 @@ export interface UrlState {
   base: string | null;
   /** name of the step, "all", or null for the server's default range */
   scope: string | null;
+  /** in order of time */
+  marks: Mark[];
 }
 
 const VIEWS: readonly View[] = ["timeline", "operators", "compare"];
@@ -27,6 +36,10 @@ export function parseUrl(search: string): UrlState {
     event: /^-?\d+$/.test(q.get("event") ?? "") ? q.get("event") : null,
     base: q.get("base") || null,
     scope: q.get("scope") || null,
+    marks: q.getAll("mark").flatMap((text) => {
+      const mark = /^(-?\d{1,15})(?: (.+))?$/.exec(text);
+      return mark ? [{ at: Number(mark[1]), name: mark[2] ?? "" }] : [];
+    }),
   };
 }
 
@@ -38,6 +51,7 @@ export function formatUrl(state: UrlState): string {
   if (state.event) q.set("event", state.event);
   if (state.base && state.view === "compare") q.set("base", state.base);
   if (state.scope) q.set("scope", state.scope);
+  for (const mark of state.marks) q.append("mark", `${mark.at} ${mark.name}`.trim());
   const text = q.toString();
   return text ? `?${text}` : "";
 }

@@ -2,9 +2,11 @@
 
 import { createResource, For, type JSX, onCleanup, onMount, Show } from "solid-js";
 import { api } from "../api";
+import { markdownTable } from "../format";
 import { healthOpen, helpOpen, KEYS, setHealthOpen, setHelpOpen } from "../keys";
 import { Failure } from "../panels/panel";
 import { app } from "../state";
+import type { IngestReport } from "../types";
 
 function Dialog(props: { title: string; close: () => void; testid: string; children: JSX.Element }) {
   let box!: HTMLDialogElement;
@@ -81,8 +83,27 @@ export function Dialogs() {
   );
 }
 
+const COUNTS = ["in_file", "stored", "repaired", "skipped", "dropped"] as const;
+
 function Health() {
   const [report] = createResource(app.profileId, api.ingest);
+  const name = (key: (typeof COUNTS)[number]): string =>
+    key === "in_file" ? "events in the file" : key === "dropped" ? "dropped while recording" : key;
+  const markdown = (r: IngestReport): string =>
+    [
+      markdownTable(
+        ["events", "count"],
+        COUNTS.map((key) => [name(key), count(r[key])]),
+      ),
+      ...(r.rows.length
+        ? [
+            markdownTable(
+              ["kind", "count", "first at", "action", "reason"],
+              r.rows.map((row) => [row.kind, String(row.count), String(row.offset ?? "–"), row.action, row.message]),
+            ),
+          ]
+        : []),
+    ].join("\n\n");
   const count = (n: number | null): string =>
     n === null ? "unknown (the format does not record it)" : n.toLocaleString("en-US");
   return (
@@ -91,12 +112,10 @@ function Health() {
         {(r) => (
           <>
             <dl class="fields">
-              <For each={["in_file", "stored", "repaired", "skipped", "dropped"] as const}>
+              <For each={COUNTS}>
                 {(key) => (
                   <div class="field">
-                    <dt>
-                      {key === "in_file" ? "events in the file" : key === "dropped" ? "dropped while recording" : key}
-                    </dt>
+                    <dt>{name(key)}</dt>
                     <dd class="mono">{count(r()[key])}</dd>
                   </div>
                 )}
@@ -128,6 +147,11 @@ function Health() {
                 </tbody>
               </table>
             </Show>
+            <p class="dialog-foot">
+              <button type="button" class="quiet" onClick={() => app.copy(markdown(r()), "Report")}>
+                Copy as Markdown
+              </button>
+            </p>
           </>
         )}
       </Show>

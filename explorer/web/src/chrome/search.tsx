@@ -74,6 +74,7 @@ export function Search() {
         role="combobox"
         aria-expanded={open() && found() !== null}
         aria-controls="search-results"
+        aria-activedescendant={open() && found()?.events.length ? `search-result-${at()}` : undefined}
         autocomplete="off"
         spellcheck={false}
         value={text()}
@@ -98,6 +99,8 @@ export function Search() {
                 <button
                   type="button"
                   role="option"
+                  id={`search-result-${i()}`}
+                  tabindex={-1}
                   aria-selected={at() === i()}
                   class="search-result"
                   classList={{ active: at() === i() }}

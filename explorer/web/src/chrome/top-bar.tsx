@@ -1,6 +1,7 @@
 /** Product, views, profile, badges, search, help, theme, link. */
 
 import { For, Show } from "solid-js";
+import { pretty } from "../format";
 import { setHealthOpen, setHelpOpen } from "../keys";
 import { app } from "../state";
 import type { MadeBy, ProfileSummary } from "../types";
@@ -117,7 +118,7 @@ function MadeByChip(props: { of: MadeBy }) {
       class="chip made-by"
       classList={{ emulated: props.of.emulated }}
       data-testid="made-by"
-      title={props.of.notes.join("\n")}
+      title={pretty(props.of.notes.join("\n"))}
     >
       {props.of.label}
     </span>

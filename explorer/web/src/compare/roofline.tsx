@@ -11,6 +11,7 @@ const LEFT = 50;
 const BOTTOM = 162;
 const TOP = 16;
 const RIGHT = 606;
+const NOTE_W = 290;
 
 export function RooflineChart(props: { data: Roofline }) {
   const scale = createMemo(() => {
@@ -48,7 +49,22 @@ export function RooflineChart(props: { data: Roofline }) {
     const dy = s.y(props.data.peak_flops) - s.y(s.slopeX * props.data.hbm_bytes_per_second);
     return (Math.atan2(dy, dx) * 180) / Math.PI;
   };
-  const launchBound = () => props.data.points.length > 0 && props.data.points.every((p) => p.bound === "launch");
+  const launchBound = () => scale().points.filter((p) => p.bound === "launch");
+  /** Beside the last of the points it is about. */
+  const note = () => {
+    const last = launchBound().reduce<Roofline["points"][number] | null>(
+      (a, b) => (a && a.flops_per_byte > b.flops_per_byte ? a : b),
+      null,
+    );
+    const x = last ? scale().x(last.flops_per_byte) : 0;
+    return (
+      last && {
+        x: Math.min(x + 12, RIGHT - NOTE_W),
+        y: scale().y(last.flops_per_second) + (x + 12 > RIGHT - NOTE_W ? 18 : 4),
+      }
+    );
+  };
+  const hollow = (bound: string): boolean => bound === "launch" && launchBound().length < scale().points.length;
   return (
     <figure class="roofline" data-testid="roofline">
       <svg viewBox={`0 0 ${W} ${H}`} role="img" aria-label={`Roofline of ${props.data.target}`}>
@@ -81,7 +97,9 @@ export function RooflineChart(props: { data: Roofline }) {
               cx={scale().x(p.flops_per_byte)}
               cy={scale().y(p.flops_per_second)}
               r="4.5"
-              fill={app.cssColor(p.name)}
+              fill={hollow(p.bound) ? "none" : app.cssColor(p.name)}
+              stroke={app.cssColor(p.name)}
+              stroke-width="1.5"
             >
               <title>
                 {`${p.profile}: ${p.name}, ${p.flops_per_byte.toPrecision(3)} FLOP per byte, ${si(p.flops_per_second)}FLOP/s, ${p.bound}-bound`}
@@ -89,9 +107,17 @@ export function RooflineChart(props: { data: Roofline }) {
             </circle>
           )}
         </For>
+        <Show when={note()}>
+          {(at) => (
+            <text class="axis-text" x={at().x} y={Math.min(at().y, BOTTOM - 5)}>
+              launch-bound{launchBound().length < scale().points.length ? " (hollow)" : ""}: the roofs say nothing about{" "}
+              {launchBound().length === 1 ? "this" : "these"}
+            </text>
+          )}
+        </Show>
       </svg>
-      <Show when={launchBound()}>
-        <figcaption class="small dim">launch-bound: the roofline says nothing about these</figcaption>
+      <Show when={!scale().points.length}>
+        <figcaption class="small dim">No execution counts its floating-point operations and bytes.</figcaption>
       </Show>
     </figure>
   );

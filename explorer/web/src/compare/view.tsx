@@ -6,6 +6,7 @@ import { css, darker, textOn } from "../colors";
 import { bytes, duration, markdownTable, nanoseconds, plural, pretty, signedMicroseconds } from "../format";
 import { Failure } from "../panels/panel";
 import { app } from "../state";
+import { fitText, SANS, textWidth } from "../timeline/text";
 import { ticks } from "../timeline/ticks";
 import type { ComparedExecution, ComparedProfile, Comparison } from "../types";
 import { RooflineChart } from "./roofline";
@@ -44,6 +45,8 @@ function Loaded(props: { data: Comparison }) {
   const others = () => props.data.profiles.filter((p) => p.id !== props.data.base);
   const [chosen, setChosen] = createSignal<string | null>(null);
   const other = () => others().find((p) => p.id === chosen()) ?? others()[0];
+  /** The term whose part of each execution is highlighted above. */
+  const [term, setTerm] = createSignal<string | null>(null);
   const sentence = () => {
     const o = other();
     if (!o?.sentence) return props.data.sentence;
@@ -58,14 +61,14 @@ function Loaded(props: { data: Comparison }) {
           <For each={props.data.warnings}>{(w) => <p>{pretty(w)}</p>}</For>
         </div>
       </Show>
-      <Lanes data={props.data} base={base()} />
+      <Lanes data={props.data} base={base()} term={term()} />
       <section class="compare-lower">
         <h2 class="sentence" data-testid="compare-sentence">
           {pretty(sentence())}
         </h2>
         <Table data={props.data} base={base()} chosen={other()?.id ?? null} choose={setChosen} />
         <div class="compare-cards">
-          <Show when={other()}>{(o) => <Terms base={base()} other={o()} />}</Show>
+          <Show when={other()}>{(o) => <Terms base={base()} other={o()} term={term()} choose={setTerm} />}</Show>
           <Show when={props.data.roofline}>
             {(r) => (
               <section class="card" aria-label="Roofline">
@@ -77,7 +80,7 @@ function Loaded(props: { data: Comparison }) {
             )}
           </Show>
         </div>
-        <p class="panel-foot">{app.readyCard()?.made_by.notes.join(" · ")}</p>
+        <p class="panel-foot">{pretty(app.readyCard()?.made_by.notes.join(" · ") ?? "")}</p>
       </section>
     </>
   );
@@ -106,6 +109,20 @@ const shortName = (op: string): string => op.replace(/^\w+::/, "");
 /** Whether launch cost and program are known apart. */
 const split = (e: ComparedExecution): boolean => (e.launch_ns ?? 0) > 0;
 
+/** From where to where, relative to its start, an execution (or the time before it) counts for a term. */
+function partOf(term: string, e: ComparedExecution, first: boolean): { from: number; to: number } | null {
+  const launch = Math.max(0, e.launch_ns ?? 0);
+  const part =
+    term === "launches"
+      ? { from: 0, to: launch }
+      : term === "engines and DMA"
+        ? { from: launch, to: e.duration_ns }
+        : term === "gaps"
+          ? { from: first ? 0 : -e.gap_before_ns, to: 0 }
+          : { from: 0, to: e.duration_ns };
+  return part.to > part.from ? part : null;
+}
+
 interface Piece {
   execution: ComparedExecution;
   x: number;
@@ -130,7 +147,7 @@ function pieces(list: ComparedExecution[], scale: number): Piece[] {
 
 const LANE_H = 34;
 
-function Lanes(props: { data: Comparison; base: ComparedProfile }) {
+function Lanes(props: { data: Comparison; base: ComparedProfile; term: string | null }) {
   const { ref, width } = useWidth();
   const endOf = (p: ComparedProfile): number =>
     p.executions_list.reduce((m, e) => Math.max(m, e.start + e.duration_ns), 0);
@@ -144,7 +161,7 @@ function Lanes(props: { data: Comparison; base: ComparedProfile }) {
         <div />
         <div class="compare-ruler" ref={ref}>
           <svg width={width()} height="20" aria-hidden="true">
-            <For each={ticks(0, span(), 0, width())}>
+            <For each={ticks(0, span(), 0, width()).filter((t) => t.at * scale() < width() - 50)}>
               {(t) => (
                 <text class="axis-text mono" x={t.at * scale() + 3} y="13">
                   {t.label}
@@ -167,7 +184,7 @@ function Lanes(props: { data: Comparison; base: ComparedProfile }) {
                 >
                   <span class="mono strong">{p.name}</span>
                   <span class="mono number" title={nanoseconds(p.device_time_ns)}>
-                    {duration(p.device_time_ns, { significant: 4, estimated: p.estimated_ns > 0 })}
+                    {duration(p.device_time_ns, { estimated: p.estimated_ns > 0 })}
                   </span>
                   <span class="dim small">{plural(p.executions, "execution")}</span>
                 </button>
@@ -175,6 +192,7 @@ function Lanes(props: { data: Comparison; base: ComparedProfile }) {
                   <svg
                     width={width()}
                     height={LANE_H + 18}
+                    classList={{ "one-term": props.term !== null }}
                     role="img"
                     aria-label={`${p.name}: ${plural(p.executions, "execution")}`}
                   >
@@ -183,8 +201,9 @@ function Lanes(props: { data: Comparison; base: ComparedProfile }) {
                       {(t) => <line class="grid" x1={t.at * scale()} x2={t.at * scale()} y1="0" y2={LANE_H + 18} />}
                     </For>
                     <For each={pieces(p.executions_list, scale())}>
-                      {(piece) => <Block piece={piece} profile={p} scale={scale()} y={9} height={LANE_H} label />}
+                      {(piece) => <Block piece={piece} profile={p} scale={scale()} y={9} height={LANE_H} />}
                     </For>
+                    <Show when={props.term}>{(term) => <Highlight term={term()} profile={p} scale={scale()} />}</Show>
                     <Show when={p.id !== props.base.id && p.executions > 0 && less() * scale() > 4}>
                       <line
                         class="better-line"
@@ -200,7 +219,7 @@ function Lanes(props: { data: Comparison; base: ComparedProfile }) {
                           y={LANE_H / 2 + 2}
                           text-anchor="middle"
                         >
-                          {duration(less())} less
+                          ends {duration(less())} earlier
                         </text>
                       </Show>
                     </Show>
@@ -232,18 +251,35 @@ function Hatch(props: { id: string }) {
   );
 }
 
-function Block(props: {
-  piece: Piece;
-  profile: ComparedProfile;
-  scale: number;
-  y: number;
-  height: number;
-  label?: boolean;
-}) {
+/** The parts of a profile's executions that make up a term, in full colour over the faded rest. */
+function Highlight(props: { term: string; profile: ComparedProfile; scale: number }) {
+  const parts = () =>
+    props.profile.executions_list.flatMap((e, i) => {
+      const part = partOf(props.term, e, i === 0);
+      return part ? [{ e, x: (e.start + part.from) * props.scale, w: (part.to - part.from) * props.scale }] : [];
+    });
+  return (
+    <For each={parts()}>
+      {(part) => (
+        <rect
+          class="lit"
+          data-testid="lit"
+          x={part.x}
+          y="8"
+          width={Math.max(2.5, part.w)}
+          height={LANE_H + 2}
+          fill={props.term === "gaps" ? "none" : app.cssColor(part.e.op)}
+        />
+      )}
+    </For>
+  );
+}
+
+function Block(props: { piece: Piece; profile: ComparedProfile; scale: number; y: number; height: number }) {
   const e = () => props.piece.execution;
   const fill = () => app.color(e().op);
   const launch = () => Math.min(props.piece.w, Math.max(0, e().launch_ns ?? 0) * props.scale);
-  const name = () => shortName(e().op);
+  const name = () => fitText(shortName(e().op), props.piece.w - 14, (text) => textWidth(`500 12px ${SANS}`, text));
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: a shortcut; the same slice is reached by opening the profile
     <g
@@ -274,8 +310,13 @@ function Block(props: {
           fill={`url(#hatch-${props.profile.id})`}
         />
       </Show>
-      <Show when={props.label && props.piece.w > name().length * 7 + 16}>
-        <text x={props.piece.x + 8} y={props.y + props.height / 2 + 4} fill={css(textOn(fill()))}>
+      <Show when={name()}>
+        <text
+          data-testid="compare-name"
+          x={props.piece.x + 8}
+          y={props.y + props.height / 2 + 4}
+          fill={css(textOn(fill()))}
+        >
           {name()}
         </text>
       </Show>
@@ -452,21 +493,56 @@ function Table(props: {
   );
 }
 
-function Terms(props: { base: ComparedProfile; other: ComparedProfile }) {
+function Terms(props: {
+  base: ComparedProfile;
+  other: ComparedProfile;
+  term: string | null;
+  choose: (term: string | null) => void;
+}) {
+  const title = () =>
+    `${props.base.name} → ${props.other.name}, span ${duration(props.base.span_ns)} → ${duration(props.other.span_ns)}`;
+  const markdown = (): string =>
+    markdownTable(
+      [title(), "", "difference"],
+      [
+        ...props.other.terms.map((t) => [
+          `${t.name} ${pretty(t.text)}`,
+          pretty(t.detail),
+          signedMicroseconds(t.delta_ns),
+        ]),
+        ["sum", "", signedMicroseconds(sum())],
+      ],
+    );
   const sum = () => props.other.terms.reduce((n, t) => n + t.delta_ns, 0);
   const exact = () => sum() === props.other.delta_span_ns;
   return (
     <section class="card terms" aria-label="Terms of the difference" data-testid="compare-terms">
-      <h3>
-        {props.base.name} → {props.other.name}, span {duration(props.base.span_ns)} → {duration(props.other.span_ns)}
-      </h3>
+      <header class="card-head">
+        <h3>{title()}</h3>
+        <button type="button" class="quiet" onClick={() => app.copy(markdown(), "Terms")}>
+          Copy terms
+        </button>
+      </header>
       <table>
         <tbody>
           <For each={props.other.terms}>
             {(t) => (
-              <tr data-testid="compare-term" data-name={t.name} data-delta-ns={t.delta_ns}>
+              <tr
+                data-testid="compare-term"
+                data-name={t.name}
+                data-delta-ns={t.delta_ns}
+                classList={{ selected: props.term === t.name }}
+                onClick={() => props.choose(props.term === t.name ? null : t.name)}
+              >
                 <th scope="row">
-                  {t.name} {pretty(t.text)}
+                  <button
+                    type="button"
+                    class="term-name"
+                    aria-pressed={props.term === t.name}
+                    title="Highlight its part of the executions above"
+                  >
+                    {t.name} {pretty(t.text)}
+                  </button>
                 </th>
                 <td class="dim">{pretty(t.detail)}</td>
                 <td class="mono strong number" title={nanoseconds(t.delta_ns)}>
@@ -490,7 +566,10 @@ function Terms(props: { base: ComparedProfile; other: ComparedProfile }) {
           </tr>
         </tfoot>
       </table>
-      <p class="small dim">Computed from the two profiles. Negative is less time than {props.base.name}.</p>
+      <p class="small dim">
+        Computed from the two profiles; negative is less time than {props.base.name}. A line highlights its slices
+        above.
+      </p>
     </section>
   );
 }

@@ -56,7 +56,6 @@ const sameExecution = (a: ChainEvent | undefined, b: ChainEvent): boolean =>
 function Card(props: { event: ChainEvent; before: ChainEvent | undefined }) {
   let card!: HTMLButtonElement;
   const selected = () => app.selected() === props.event.id;
-  createEffect(() => selected() && card.scrollIntoView({ block: "nearest" }));
   const estimated = () => {
     const d = app.ok(app.details);
     return d?.id === props.event.id && (d.execution?.estimated_ns ?? 0) > 0;
@@ -71,6 +70,10 @@ function Card(props: { event: ChainEvent; before: ChainEvent | undefined }) {
     const how = x.provenance.program ?? "simulated";
     return `launch ${duration(x.launch_ns)} ${x.provenance.launch ?? ""} · engines + DMA ${how === "estimated" ? "≈ " : ""}${duration(x.program_ns)} ${how}`;
   };
+  createEffect(() => {
+    note(); // makes the card higher
+    if (selected()) card.scrollIntoView({ block: "nearest" });
+  });
   return (
     <li>
       <Show when={props.before && props.event.wait_ns !== null}>

@@ -53,6 +53,38 @@ function Row(props: { name: string; title?: string | undefined; children: JSX.El
   );
 }
 
+/** A duration as people read it and, in grey after it, every nanosecond. */
+function Time(props: { ns: number; mark?: string; how?: string | undefined }) {
+  return (
+    <>
+      {props.mark ?? ""}
+      {duration(props.ns)}
+      {props.how ? ` ${props.how}` : ""}
+      <Show when={Math.abs(props.ns) >= 1000}>
+        {" "}
+        <span class="dim normal-weight">{nanoseconds(props.ns)}</span>
+      </Show>
+    </>
+  );
+}
+
+/** A row whose value one wants elsewhere: a click copies it in full. */
+function CopyRow(props: { name: string; value: string; shown?: string }) {
+  return (
+    <Row name={props.name}>
+      <button
+        type="button"
+        class="link mono"
+        title={`${props.value}\nclick to copy`}
+        aria-label={`Copy ${props.name} ${props.value}`}
+        onClick={() => app.copy(props.value, props.name)}
+      >
+        {props.shown ?? props.value}
+      </button>
+    </Row>
+  );
+}
+
 function Details(props: { event: EventDetails }) {
   const e = () => props.event;
   const x = () => props.event.execution;
@@ -64,20 +96,17 @@ function Details(props: { event: EventDetails }) {
     );
   return (
     <dl class="fields">
-      <Row name="start" title={nanoseconds(e().start - app.home().start)}>
-        {duration(e().start - app.home().start, { significant: 4 })}
+      <Row name="start">
+        <Time ns={e().start - app.home().start} />
       </Row>
-      <Row name="duration" title={nanoseconds(e().duration_ns)}>
-        <span class="dim">{nanoseconds(e().duration_ns)}</span> {approx()}
-        {duration(e().duration_ns, { significant: 4 })}
+      <Row name="duration">
+        <Time ns={e().duration_ns} mark={approx()} />
       </Row>
       <Show when={x()}>
         {(execution) => (
           <>
             <Show when={execution().neff}>
-              <Row name="NEFF" title={execution().neff!}>
-                {execution().neff}
-              </Row>
+              <CopyRow name="NEFF" value={execution().neff!} />
             </Show>
             <Show when={execution().instructions !== null}>
               <Row name="program">
@@ -91,22 +120,24 @@ function Details(props: { event: EventDetails }) {
               </Row>
             </Show>
             <Show when={execution().launch_ns !== null && execution().launch_ns! > 0}>
-              <Row name="launch" title={nanoseconds(execution().launch_ns!)}>
-                {duration(execution().launch_ns)} {execution().provenance.launch ?? ""}
+              <Row name="launch">
+                <Time ns={execution().launch_ns!} how={execution().provenance.launch} />
               </Row>
-              <Row
-                name="engines + DMA"
-                title={execution().program_ns === null ? undefined : nanoseconds(execution().program_ns!)}
-              >
-                {approx()}
-                {duration(execution().program_ns)} {execution().provenance.program ?? ""}
-              </Row>
+              <Show when={execution().program_ns !== null}>
+                <Row name="engines + DMA">
+                  <Time ns={execution().program_ns!} mark={approx()} how={execution().provenance.program} />
+                </Row>
+              </Show>
             </Show>
             <Show when={execution().bytes_at_hbm_peak_ns !== null}>
-              <Row name="bytes at HBM peak">{duration(execution().bytes_at_hbm_peak_ns)}</Row>
+              <Row name="bytes at HBM peak">
+                <Time ns={execution().bytes_at_hbm_peak_ns!} />
+              </Row>
             </Show>
             <Show when={execution().queue_ns !== null}>
-              <Row name="queued">{duration(execution().queue_ns)}</Row>
+              <Row name="queued">
+                <Time ns={execution().queue_ns!} />
+              </Row>
             </Show>
             <Show when={execution().shapes}>
               <Row name="shapes" title={execution().shapes!}>
@@ -114,9 +145,9 @@ function Details(props: { event: EventDetails }) {
               </Row>
             </Show>
             <Row name="module">{execution().module || "–"}</Row>
-            <Row name="source" title={execution().source ?? undefined}>
-              {execution().source ? shortSource(execution().source!) : "–"}
-            </Row>
+            <Show when={execution().source} fallback={<Row name="source">–</Row>}>
+              <CopyRow name="source" value={execution().source!} shown={shortSource(execution().source!)} />
+            </Show>
             <Show when={execution().step !== null && execution().step !== ""}>
               <Row name="step">{execution().step}</Row>
             </Show>
@@ -152,10 +183,12 @@ function GapDetails(props: { gap: Gap }) {
   return (
     <dl class="fields">
       <p class="statement">{pretty(props.gap.text)}</p>
-      <Row name="start" title={nanoseconds(props.gap.start - app.home().start)}>
-        {duration(props.gap.start - app.home().start, { significant: 4 })}
+      <Row name="start">
+        <Time ns={props.gap.start - app.home().start} />
       </Row>
-      <Row name="idle">{nanoseconds(props.gap.duration_ns)}</Row>
+      <Row name="idle">
+        <Time ns={props.gap.duration_ns} />
+      </Row>
       <Row name="cause">{props.gap.cause.replaceAll("_", " ")}</Row>
       <Show when={props.gap.next_event}>
         <div class="field">
@@ -183,8 +216,8 @@ function ProfileFacts() {
               {c().made_by.label}
               {c().made_by.model_version ? ` · model ${c().made_by.model_version}` : ""}
             </Row>
-            <Row name="span" title={nanoseconds(c().span_ns)}>
-              {duration(c().span_ns, { significant: 4 })}
+            <Row name="span">
+              <Time ns={c().span_ns} />
             </Row>
             <Row name="health">{c().health.text}</Row>
           </dl>

@@ -12,6 +12,8 @@ type Column = {
   key: keyof OperatorRow;
   title: string;
   full?: boolean;
+  /** left out where no operator has device time */
+  device?: boolean;
   text: (row: OperatorRow) => string;
   strong?: boolean;
 };
@@ -21,20 +23,34 @@ const approx = (row: OperatorRow): { estimated: boolean } => ({ estimated: row.e
 function columnsFor(device: string): Column[] {
   return [
     { key: "calls", title: "Calls", text: (r) => r.calls.toLocaleString("en-US") },
-    { key: "executions", title: "Executions", full: true, text: (r) => r.executions.toLocaleString("en-US") },
+    {
+      key: "executions",
+      title: "Executions",
+      full: true,
+      device: true,
+      text: (r) => r.executions.toLocaleString("en-US"),
+    },
     { key: "self_cpu_ns", title: "Self CPU", text: (r) => duration(r.self_cpu_ns) },
-    { key: "launch_ns", title: "Launch", full: true, text: (r) => duration(r.launch_ns) },
-    { key: "program_ns", title: "Engines + DMA", full: true, text: (r) => duration(r.program_ns, approx(r)) },
+    { key: "launch_ns", title: "Launch", full: true, device: true, text: (r) => duration(r.launch_ns) },
+    {
+      key: "program_ns",
+      title: "Engines + DMA",
+      full: true,
+      device: true,
+      text: (r) => duration(r.program_ns, approx(r)),
+    },
     {
       key: "estimated_ns",
       title: "Estimated",
       full: true,
+      device: true,
       text: (r) => (r.estimated_ns > 0 ? duration(r.estimated_ns, approx(r)) : "–"),
     },
     {
       key: "device_time_ns",
       title: `Self ${device}`,
-      text: (r) => duration(r.device_time_ns, { significant: 4, ...approx(r) }),
+      device: true,
+      text: (r) => duration(r.device_time_ns, approx(r)),
       strong: true,
     },
   ];
@@ -49,21 +65,27 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
     () => ({ p: props.card.id, range: app.home() }),
     ({ p, range }) => api.operators(p, range),
   );
-  const [sort, setSort] = createSignal<{ key: keyof OperatorRow; down: boolean }>({
-    key: "device_time_ns",
-    down: true,
-  });
-  const columns = createMemo(() => columnsFor(deviceWord(props.card)).filter((c) => props.full || !c.full));
+  const [sorted, setSort] = createSignal<{ key: keyof OperatorRow; down: boolean } | null>(null);
   const data = () => app.ok(operators);
+  /** Without device time the table is about the host's. */
+  const onDevice = () => (data()?.total.device_time_ns ?? 1) > 0;
+  const time = (): "device_time_ns" | "self_cpu_ns" => (onDevice() ? "device_time_ns" : "self_cpu_ns");
+  const word = () => (onDevice() ? deviceWord(props.card) : "CPU");
+  const sort = () => sorted() ?? { key: time(), down: true };
+  const share = (row: OperatorRow): number | null =>
+    onDevice() ? row.share : row.self_cpu_ns / Math.max(1, data()?.total.self_cpu_ns ?? 1);
+  const columns = createMemo(() =>
+    columnsFor(deviceWord(props.card)).filter((c) => (props.full || !c.full) && (onDevice() || !c.device)),
+  );
   const rows = createMemo(() => {
     const { key, down } = sort();
-    const value = (r: OperatorRow) => r[key] ?? 0;
+    const value = (r: OperatorRow) => (key === "share" ? share(r) : r[key]) ?? 0;
     return [...(data()?.rows ?? [])].sort((a, b) => {
       const order = value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0;
       return down ? -order : order;
     });
   });
-  const largest = () => Math.max(1e-9, ...rows().map((r) => r.share));
+  const largest = () => Math.max(1e-9, ...rows().map((r) => share(r) ?? 0));
   const selectedOp = () => {
     const d = app.selected() ? app.ok(app.details) : undefined;
     return d?.op ? baseName(d.op) : null;
@@ -71,7 +93,7 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
   const markdown = (): string =>
     markdownTable(
       ["Name", ...columns().map((c) => c.title), "Share"],
-      [...rows(), data()!.total].map((r) => [r.name, ...columns().map((c) => c.text(r)), percent(r.share)]),
+      [...rows(), data()!.total].map((r) => [r.name, ...columns().map((c) => c.text(r)), percent(share(r))]),
     );
   const head = (c: { key: keyof OperatorRow; title: string }) => (
     <th
@@ -81,7 +103,7 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
     >
       <button
         type="button"
-        onClick={() => setSort((s) => ({ key: c.key, down: s.key === c.key ? !s.down : c.key !== "name" }))}
+        onClick={() => setSort({ key: c.key, down: sort().key === c.key ? !sort().down : c.key !== "name" })}
         title={`Sort by ${c.title}`}
       >
         {c.title}
@@ -94,7 +116,7 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
   return (
     <Panel
       title="Operators"
-      about={`by self device time${app.scope() === "all" ? ", whole recording" : ""}`}
+      about={`by self ${onDevice() ? "device" : "CPU"} time${app.scope() === "all" ? ", whole recording" : ""}`}
       class={props.full ? "operators-panel full" : "operators-panel"}
       actions={
         <Show when={rows().length}>
@@ -131,7 +153,11 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
                           data-name={row.name}
                           classList={{ selected: selectedOp() === baseName(row.name), clickable: row.events !== null }}
                           tabindex={row.events === null ? undefined : 0}
-                          onKeyDown={(e) => e.key === "Enter" && pick(row)}
+                          onKeyDown={(e) => {
+                            if (e.key !== "Enter" && e.key !== " ") return;
+                            e.preventDefault();
+                            pick(row);
+                          }}
                           onClick={() => pick(row)}
                         >
                           <td class="mono name" title={row.name}>
@@ -153,20 +179,20 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
                             <div class="bar">
                               <div
                                 style={{
-                                  width: `${(row.share / largest()) * 100}%`,
+                                  width: `${((share(row) ?? 0) / largest()) * 100}%`,
                                   background: app.cssColor(row.name),
                                 }}
                               />
                             </div>
                           </td>
-                          <td class="mono number dim">{percent(row.share)}</td>
+                          <td class="mono number dim">{percent(share(row))}</td>
                         </tr>
                       )}
                     </For>
                   </tbody>
                   <tfoot>
                     <tr data-testid="operator-total">
-                      <th scope="row">Self {deviceWord(props.card)} total</th>
+                      <th scope="row">Self {word()} total</th>
                       <For each={columns()}>
                         {(c) => (
                           <td

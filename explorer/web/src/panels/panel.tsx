@@ -1,7 +1,7 @@
 /** Frame of a panel, and what it shows while its data is missing. */
 
 import { type JSX, Match, Show, Switch } from "solid-js";
-import { ApiError } from "../api";
+import { ApiError, isLoss } from "../api";
 
 export function Panel(props: {
   title: string;
@@ -28,10 +28,13 @@ export function Panel(props: {
   );
 }
 
-/** Shows a resource's error as one line, its children otherwise; "loading" before there is anything. */
+/** Shows a resource's error as one line, its children otherwise; "loading" before there is anything. A loss is told on top. */
 export function Failure(props: { of: { state: string; error: unknown }; children: JSX.Element }) {
   return (
     <Switch fallback={props.children}>
+      <Match when={props.of.state === "errored" && isLoss(props.of.error)}>
+        <p class="hint">not loaded</p>
+      </Match>
       <Match when={props.of.state === "errored"}>
         <p class="error-line" role="alert">
           {props.of.error instanceof ApiError ? props.of.error.message : String(props.of.error)}

@@ -23,7 +23,8 @@ const MINIMUM_LENGTH = 10;
 
 /**
  * Arrows of a chain. An arrow leaves a slice where the next one begins if that lies inside it, otherwise at the nearer end,
- * and arrives a little inside the start of its target. `place` gives a slice's vertical extent, null when it has no lane.
+ * and arrives a little inside the start of its target. What one event caused on several cores at once is one arrow to the
+ * first and from there on. `place` gives a slice's vertical extent, null when it has no lane.
  */
 export function arrowsOf(
   chain: Chain,
@@ -31,9 +32,16 @@ export function arrowsOf(
   place: (event: ChainEvent) => Placed | null,
 ): Arrow[] {
   const byId = new Map(chain.events.map((e) => [e.id, e]));
+  const cores = new Map<string, ChainEvent>();
   return chain.links.flatMap((link) => {
-    const from = byId.get(link.from);
+    let from = byId.get(link.from);
     const to = byId.get(link.to);
+    if (from && to) {
+      const execution = `${link.from} ${to.name} ${to.start}`;
+      const core = cores.get(execution);
+      if (core) from = core;
+      cores.set(execution, to);
+    }
     const a = from && place(from);
     const b = to && place(to);
     if (!from || !to || !a || !b) return [];

@@ -7,6 +7,7 @@ import { arrowsOf, drawArrow } from "./arrows";
 import { blocksOf, type Layout, laneY, visibleBlocks } from "./layout";
 import { createRenderer, type Renderer, resizeCanvas, type Viewport } from "./renderer";
 import { buildScene, FLAG_DIM, FLAG_GAP, hit, type Scene, unpack } from "./scene";
+import { fitText, forgetWidths, MONO, SANS, textWidth } from "./text";
 import { ticks } from "./ticks";
 import type { Tile } from "./tile";
 import { keyText, TILE_PX, TileCache, type TileKey, tileRange, tilesFor } from "./tiles";
@@ -43,7 +44,10 @@ export interface Inputs {
   colour: (op: string | null, name: string) => Rgb;
   overview: Overview | null;
   hover: Item | null;
+  /** start before end */
   measure: Range | null;
+  measureText: string;
+  marks: readonly { at: number }[];
   /** time range being dragged on ruler or overview */
   brush: Range | null;
 }
@@ -58,8 +62,6 @@ export interface Canvases {
 
 /** `?renderer=2d` or `webgl2`, read before the address is rewritten to what a link carries. */
 const ASKED = new URLSearchParams(location.search).get("renderer");
-const SANS = '"Inter Variable", system-ui, sans-serif';
-const MONO = '"JetBrains Mono Variable", ui-monospace, monospace';
 const COLORS = {
   light: { grid: "#dfe3ea", text: "#626d7f", accent: "#175fe6", strip: "#fafbfd", measure: "rgb(23 95 230 / 0.10)" },
   dark: { grid: "#2b323d", text: "#8e99aa", accent: "#6fa8ff", strip: "#151a21", measure: "rgb(111 168 255 / 0.14)" },
@@ -69,9 +71,12 @@ export interface Timeline {
   update(inputs: Inputs): void;
   resize(width: number, height: number): void;
   scroll(top: number): void;
-  redraw(): void;
+  /** asks once more for what failed */
+  retry(): void;
   itemAt(x: number, y: number): Item | null;
   timeAt(x: number): number;
+  /** where the waits of the chain's arrows are written, in client coordinates */
+  labels(): { x: number; y: number; width: number; height: number }[];
   countIn(range: Range): number;
   visibleItems(): (Item & { rect: { x: number; y: number; width: number; height: number } })[];
   idle(): boolean;
@@ -98,8 +103,8 @@ export function createTimeline(
   let scrollTop = 0;
   let frame = 0;
   let drawnOnce = false;
-  const widths = new Map<string, number>();
   const textColors = new Map<number, string>();
+  let labels: { x: number; y: number; width: number; height: number }[] = [];
 
   const redraw = (): void => {
     if (!frame) frame = requestAnimationFrame(draw);
@@ -170,28 +175,7 @@ export function createTimeline(
     }
   };
 
-  const measureText = (g: CanvasRenderingContext2D, text: string): number => {
-    const key = g.font + text;
-    let w = widths.get(key);
-    if (w === undefined) {
-      w = g.measureText(text).width;
-      if (widths.size > 4000) widths.clear();
-      widths.set(key, w);
-    }
-    return w;
-  };
-  /** The text, or its beginning with an ellipsis, that fits; "" when not even three letters do. */
-  const fitted = (g: CanvasRenderingContext2D, text: string, room: number): string => {
-    if (measureText(g, text) <= room) return text;
-    let low = 0;
-    let high = text.length;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (measureText(g, `${text.slice(0, middle)}…`) <= room) low = middle;
-      else high = middle - 1;
-    }
-    return low >= 3 ? `${text.slice(0, low)}…` : "";
-  };
+  const measureText = (g: CanvasRenderingContext2D, text: string): number => textWidth(g.font, text);
 
   const prepare = (canvas: HTMLCanvasElement, w: number, h: number): CanvasRenderingContext2D => {
     const ratio = devicePixelRatio || 1;
@@ -279,9 +263,9 @@ export function createTimeline(
     g.fillStyle = c.strip;
     for (const row of i.layout.rows) {
       if (row.kind === "group") continue;
-      const y = row.top - v.scrollTop;
+      const y = row.laneTop - v.scrollTop - 4;
       if (y > height || y + row.height < 0) continue;
-      g.fillRect(0, y + 6, width - 14, row.height - 12);
+      g.fillRect(0, y, width - 14, row.height - 2 * (row.laneTop - row.top) + 8);
     }
     g.fillStyle = c.grid;
     const bottom = Math.min(height, i.layout.height - v.scrollTop);
@@ -321,7 +305,7 @@ export function createTimeline(
       g.font = `500 ${small ? 10.5 : 11.5}px ${SANS}`;
       const whole = measureText(g, text);
       const withTime = s.clear[n] === s.x1[n] && whole + timeWidth + 14 <= room;
-      const shown = withTime ? text : fitted(g, text, room + 6);
+      const shown = withTime ? text : fitText(text, room + 6, (t) => measureText(g, t));
       g.fillText(shown, left + 8, middle);
       if (withTime) {
         g.font = `500 ${small ? 10 : 11}px ${MONO}`;
@@ -336,6 +320,9 @@ export function createTimeline(
     const g = prepare(canvases.overlay, width, height);
     if (scene) drawText(g, scene, v);
     const toX = (ns: number): number => (ns - v.start) / v.nsPerPx;
+    labels = [];
+    g.fillStyle = c.accent;
+    for (const mark of i.marks) for (let y = 0; y < height; y += 7) g.fillRect(Math.round(toX(mark.at)), y, 1, 4);
     const outline = (start: number, end: number, y: number, h: number, line: number): void => {
       const a = Math.max(-6, toX(start));
       const b = Math.min(width + 6, Math.max(toX(end), toX(start) + 2));
@@ -376,6 +363,7 @@ export function createTimeline(
           const w = measureText(g, text) + 10;
           const x = (arrow.from.x + arrow.to.x) / 2 - w / 2;
           const y = (arrow.from.y + arrow.to.y) / 2;
+          labels.push({ x, y: y - 9, width: w, height: 16 });
           g.fillStyle = THEMES[i.theme].lane;
           g.beginPath();
           g.roundRect(x, y - 9, w, 16, 4);
@@ -388,12 +376,10 @@ export function createTimeline(
     }
     if (i.measure) {
       drawBand(g, i.measure, v, height);
-      const span = Math.abs(i.measure.end - i.measure.start);
-      const range = { start: Math.min(i.measure.start, i.measure.end), end: Math.max(i.measure.start, i.measure.end) };
-      const text = `Δ ${duration(span, { significant: 4 })} · ${countIn(range).toLocaleString("en-US")} slices`;
+      const text = i.measureText;
       g.font = `600 12px ${MONO}`;
       const w = measureText(g, text) + 16;
-      const x = Math.max(4, Math.min(width - w - 4, toX((range.start + range.end) / 2) - w / 2));
+      const x = Math.max(4, Math.min(width - w - 4, toX((i.measure.start + i.measure.end) / 2) - w / 2));
       g.fillStyle = c.accent;
       g.beginPath();
       g.roundRect(x, 6, w, 22, 5);
@@ -429,17 +415,17 @@ export function createTimeline(
   }
 
   void document.fonts?.ready.then(() => {
-    widths.clear();
+    forgetWidths();
     redraw();
   });
 
   return {
     renderer: renderer.kind,
     update(next) {
-      if (!inputs || next.card.id !== inputs.card.id || next.layout !== inputs.layout) {
+      const tracks = inputs && next.layout === inputs.layout ? blocks : blocksOf(next.layout);
+      if (!inputs || next.card.id !== inputs.card.id || String(tracks) !== String(blocks)) {
         const profile = next.card.id;
-        blocks = blocksOf(next.layout);
-        const tracks = blocks;
+        blocks = tracks;
         scene = null;
         sceneKey = "";
         cache = new TileCache(
@@ -464,7 +450,10 @@ export function createTimeline(
       scrollTop = top;
       redraw();
     },
-    redraw,
+    retry() {
+      cache?.retry();
+      redraw();
+    },
     itemAt(x, y) {
       if (!scene || !inputs) return null;
       const v = view();
@@ -474,6 +463,10 @@ export function createTimeline(
     timeAt: (x) => {
       const v = view();
       return v.start + x * v.nsPerPx;
+    },
+    labels() {
+      const box = canvases.overlay.getBoundingClientRect();
+      return labels.map((l) => ({ ...l, x: l.x + box.left, y: l.y + box.top }));
     },
     countIn,
     visibleItems() {

@@ -26,9 +26,11 @@ export interface Layout {
 const LANE_GAP = 3;
 const DEEP_LANES = 6;
 const FLAT_HEIGHT = 60;
+const FLAT_STREAM_HEIGHT = 36;
 const GROUP_HEIGHT = 22;
-const MINIMUM_ROW = 51;
-const PADDING = 10;
+/** Least height of a row and room above and below its lanes. */
+const ROOMY = { row: 51, padding: 10 };
+const COMPACT = { row: 40, padding: 4 };
 const BLOCK = 32;
 
 function laneHeight(track: Track): number {
@@ -37,12 +39,17 @@ function laneHeight(track: Track): number {
   return track.lanes > 3 ? 13 : 14;
 }
 
-/** Places groups and tracks; `folded` groups show no tracks, `opened` tracks show every lane at full height. */
+/**
+ * Places groups and tracks; `folded` groups show no tracks, `opened` tracks show every lane at full height, `compact` moves
+ * rows closer together without making lanes lower.
+ */
 export function layoutOf(
   groups: ProfileCard["groups"],
   folded: ReadonlySet<string>,
   opened: ReadonlySet<number> = new Set(),
+  compact = false,
 ): Layout {
+  const room = compact ? COMPACT : ROOMY;
   const rows: Row[] = [];
   const byTrack = new Map<number, Row>();
   let top = 0;
@@ -66,10 +73,11 @@ export function layoutOf(
       const lanes = Math.max(1, track.lanes);
       const deep = lanes >= DEEP_LANES;
       const open = !deep || opened.has(track.id);
-      const lane = open ? laneHeight(track) : Math.max(2, Math.floor(FLAT_HEIGHT / lanes) - 1);
+      const flat = track.kind === "stream" ? FLAT_STREAM_HEIGHT : FLAT_HEIGHT;
+      const lane = open ? laneHeight(track) : Math.max(2, Math.floor(flat / lanes) - 1);
       const laneGap = open ? LANE_GAP : lane > 2 ? 1 : 0;
       const content = lanes * lane + (lanes - 1) * laneGap;
-      const height = Math.max(MINIMUM_ROW, content + 2 * PADDING);
+      const height = Math.max(room.row, content + 2 * room.padding);
       const row: Row = {
         kind: "track",
         key: String(track.id),

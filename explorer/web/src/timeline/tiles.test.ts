@@ -73,13 +73,13 @@ test("tiles in view survive a limit that is smaller than they are", async () => 
   expect(cache.want(view)).toBe(true);
 });
 
-test("a failure is told once and the tile is asked for again when wanted next", async () => {
+test("a failure is told once and the tile is asked for again when told so, or with another view", async () => {
   let attempts = 0;
   const told: unknown[] = [];
   const cache = new TileCache(
     async () => {
       attempts += 1;
-      if (attempts === 1) throw new Error("gone");
+      if (attempts <= 2) throw new Error("gone");
       return tile(1);
     },
     (error) => told.push(error),
@@ -87,7 +87,14 @@ test("a failure is told once and the tile is asked for again when wanted next", 
   cache.want([key(0)]);
   await settled();
   expect(String(told[0])).toContain("gone");
+  cache.want([key(0)]); // drawing the same view again does not hammer the server
+  await settled();
+  expect(attempts).toBe(1);
+  cache.retry();
   cache.want([key(0)]);
   await settled();
-  expect(cache.want([key(0)])).toBe(true);
+  expect(attempts).toBe(2);
+  cache.want([key(0), key(1)]);
+  await settled();
+  expect(cache.want([key(0), key(1)])).toBe(true);
 });

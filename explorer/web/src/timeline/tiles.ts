@@ -38,11 +38,12 @@ export function tilesFor(range: Range, widthPx: number, blocks: number[], limit:
 
 /**
  * Least recently used cache of tiles. `want` starts what is missing, tells nobody twice, and forgets the oldest tiles
- * beyond the limit; a failed tile is reported once and tried again when wanted next.
+ * beyond the limit. A failed tile is reported once and asked for again when the view is another one, or on `retry`.
  */
 export class TileCache {
   private readonly tiles = new Map<string, Tile>();
   private readonly loading = new Set<string>();
+  private readonly failed = new Set<string>();
   private needed: ReadonlySet<string> = new Set();
   private bytes = 0;
 
@@ -64,8 +65,14 @@ export class TileCache {
 
   /** Asks for the tiles in view, which are kept whatever the limit; returns whether all are there already. */
   want(keys: TileKey[]): boolean {
-    this.needed = new Set(keys.map(keyText));
+    const needed = new Set(keys.map(keyText));
+    if (needed.size !== this.needed.size || keys.some((key) => !this.needed.has(keyText(key)))) this.retry();
+    this.needed = needed;
     return this.prefetch(keys);
+  }
+
+  retry(): void {
+    this.failed.clear();
   }
 
   /** Asks for tiles that may be needed next. */
@@ -75,7 +82,7 @@ export class TileCache {
       const text = keyText(key);
       if (this.tiles.has(text)) continue;
       complete = false;
-      if (this.loading.has(text)) continue;
+      if (this.loading.has(text) || this.failed.has(text)) continue;
       this.loading.add(text);
       this.fetchTile(key).then(
         (tile) => {
@@ -87,6 +94,7 @@ export class TileCache {
         },
         (error: unknown) => {
           this.loading.delete(text);
+          this.failed.add(text);
           this.changed(error);
         },
       );

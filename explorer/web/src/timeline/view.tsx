@@ -1,14 +1,15 @@
 /** The timeline's page part: overview, ruler, labelled lanes, tooltip; pointer and wheel. Keys are in keys.ts. */
 
 import { createEffect, createMemo, createResource, createSignal, For, on, onCleanup, onMount, Show } from "solid-js";
-import { ApiError, api, pending } from "../api";
+import { ApiError, api, isLoss, pending } from "../api";
 import { setTimelineCommands } from "../commands";
-import { duration, nanoseconds, percent, pretty } from "../format";
+import { duration, nanoseconds, percent, plural, pretty } from "../format";
 import { recentre, zoomRange } from "../range";
 import { app, trackOf } from "../state";
 import type { EventCard, Gap, ProfileCard, Range } from "../types";
 import { createTimeline, type Item, type Timeline } from "./controller";
 import { layoutOf } from "./layout";
+import { Marks } from "./marks";
 
 export const LABEL_WIDTH = 262;
 
@@ -26,11 +27,15 @@ export function TimelineView(props: { card: ProfileCard }) {
   const [size, setSize] = createSignal({ width: 0, height: 0 });
   const [hover, setHover] = createSignal<{ item: Item; x: number; y: number } | null>(null);
   const [measure, setMeasure] = createSignal<Range | null>(null);
+  const [measuring, setMeasuring] = createSignal(false);
   const [brush, setBrush] = createSignal<Range | null>(null);
   const [error, setError] = createSignal("");
   const [firstTile, setFirstTile] = createSignal(false);
   const [drawn, setDrawn] = createSignal(false);
-  const layout = createMemo(() => layoutOf(props.card.groups, folded(), opened()));
+  const roomy = createMemo(() => layoutOf(props.card.groups, folded(), opened()));
+  // rather close together than the device's lanes, which come last, out of sight
+  const crowded = createMemo(() => size().height > 0 && roomy().height > size().height);
+  const layout = createMemo(() => (crowded() ? layoutOf(props.card.groups, folded(), opened(), true) : roomy()));
   const colour = createMemo(() => {
     const by = app.colourBy();
     const color = app.color;
@@ -39,19 +44,40 @@ export function TimelineView(props: { card: ProfileCard }) {
   });
   const gapById = createMemo(() => new Map((app.ok(app.gaps) ?? []).map((g) => [g.id, g])));
 
-  const [overviewData] = createResource(
-    () => {
-      const width = Math.round(size().width);
-      return width > 0 ? { p: props.card.id, range: app.homeView(), width } : null;
-    },
-    ({ p, range, width }) => api.overview(p, range, width).catch(() => ({ tracks: [] })),
+  const width = createMemo(() => Math.round(size().width));
+  const [overviewData, { refetch: refetchOverview }] = createResource(
+    () => (width() > 0 ? { p: props.card.id, range: app.homeView(), width: width() } : null),
+    ({ p, range, width }) => api.overview(p, range, width),
   );
+  /** Busy share of the measured time, exactly, once the drag is over. */
+  const [measuredBusy] = createResource(
+    () => (measure() && !measuring() ? { p: props.card.id, range: measure()! } : null),
+    ({ p, range }) => api.overview(p, range, 1),
+  );
+  /** The measurement in words, drawn on the lanes and read out. */
+  const measured = (): string => {
+    const m = measure();
+    if (!m) return "";
+    drawn();
+    const tracks = measuring() ? [] : (app.ok(measuredBusy)?.tracks ?? []);
+    const busy = tracks.find((t) => t.kind === "device") ?? tracks[0];
+    return [
+      `Δ ${duration(m.end - m.start)}`,
+      ...(busy ? [`${busy.kind === "device" ? "device" : "host"} busy ${percent(busy.busy[0] ?? 0)}`] : []),
+      plural(timeline?.countIn(m) ?? 0, "slice"),
+    ].join(" · ");
+  };
+  const problem = (): string => {
+    const failed: unknown = overviewData.state === "errored" ? overviewData.error : null;
+    return error() || (failed instanceof ApiError && !isLoss(failed) ? failed.message : "");
+  };
 
   onMount(() => {
     timeline = createTimeline(
       { overview, ruler, under, slices, overlay },
       api.tile,
       (problem) => {
+        if (isLoss(problem)) return;
         if (problem) setError(problem instanceof ApiError ? problem.message : String(problem));
         else {
           setError("");
@@ -80,6 +106,7 @@ export function TimelineView(props: { card: ProfileCard }) {
           ...item,
           trackLabel: trackOf(props.card, item.track)?.short ?? "",
         })),
+      labels: () => timeline!.labels(),
       idle: () => timeline!.idle() && app.seeded(),
       renderer: timeline.renderer,
     };
@@ -102,6 +129,8 @@ export function TimelineView(props: { card: ProfileCard }) {
       overview: app.ok(overviewData) ?? null,
       hover: hover()?.item ?? null,
       measure: measure(),
+      measureText: measured(),
+      marks: app.marks(),
       brush: brush(),
     });
   });
@@ -120,15 +149,6 @@ export function TimelineView(props: { card: ProfileCard }) {
     ),
   );
 
-  /** The measurement in words, for those who do not see the canvas. */
-  const measured = () => {
-    const m = measure();
-    if (!m) return "";
-    const range = { start: Math.min(m.start, m.end), end: Math.max(m.start, m.end) };
-    const count = timeline?.countIn(range) ?? 0;
-    return `${duration(range.end - range.start, { significant: 4 })}, ${count.toLocaleString("en-US")} slices`;
-  };
-
   // --- gaps --------------------------------------------------------------------------------------------------------
   const selectGap = (gap: Gap): void => {
     app.select(null, { gap });
@@ -138,7 +158,8 @@ export function TimelineView(props: { card: ProfileCard }) {
   };
   const nextGap = (): void => {
     const gaps = app.ok(app.gaps) ?? [];
-    if (!gaps.length) return app.tell("No gaps on the device lanes");
+    if (!gaps.length)
+      return app.tell(props.card.empty ? "No device lanes, so no gaps" : "The device lanes have no gaps");
     const at = gaps.findIndex((g) => g.id === app.gap()?.id);
     selectGap(gaps[(at + 1) % gaps.length]!);
   };
@@ -154,15 +175,18 @@ export function TimelineView(props: { card: ProfileCard }) {
     const t0 = timeline!.timeAt(x0);
     const y0 = scroller.scrollTop + e.clientY;
     let moved = false;
-    const measuring = e.shiftKey;
+    const measures = e.shiftKey;
     overlay.setPointerCapture(e.pointerId);
     const move = (m: PointerEvent): void => {
       const dx = localX(m) - x0;
       if (!moved && Math.abs(dx) + Math.abs(scroller.scrollTop + m.clientY - y0) < 4) return;
       moved = true;
       setHover(null);
-      if (measuring) setMeasure({ start: t0, end: t0 + dx * nsPerPx });
-      else {
+      if (measures) {
+        const t1 = t0 + dx * nsPerPx;
+        setMeasuring(true);
+        setMeasure({ start: Math.min(t0, t1), end: Math.max(t0, t1) });
+      } else {
         app.setRange({ start: startRange.start - dx * nsPerPx, end: startRange.end - dx * nsPerPx });
         scroller.scrollTop = y0 - m.clientY;
       }
@@ -171,6 +195,7 @@ export function TimelineView(props: { card: ProfileCard }) {
       overlay.removeEventListener("pointermove", move);
       overlay.removeEventListener("pointerup", up);
       overlay.removeEventListener("pointercancel", up);
+      setMeasuring(false);
       if (moved || u.type === "pointercancel") return;
       setMeasure(null);
       const item = timeline!.itemAt(localX(u), u.clientY - slices.getBoundingClientRect().top);
@@ -240,7 +265,21 @@ export function TimelineView(props: { card: ProfileCard }) {
     canvas.addEventListener("pointercancel", up);
   };
 
+  /** Marks the start of what is selected, without a selection the moment under the pointer; a second time takes it away. */
+  const mark = (): void => {
+    const event = app.selected() ? app.ok(app.details) : undefined;
+    const v = app.visible();
+    const pointed = pointerX === null ? (v.start + v.end) / 2 : timeline!.timeAt(pointerX);
+    const at = Math.round(event?.start ?? app.gap()?.start ?? pointed);
+    const near = (2 * (v.end - v.start)) / Math.max(1, size().width);
+    const others = app.marks().filter((m) => Math.abs(m.at - at) > near);
+    if (others.length < app.marks().length) return app.setMarks(others);
+    const name = event?.op ?? event?.name ?? (app.gap() ? "gap" : `mark ${others.length + 1}`);
+    app.setMarks([...others, { at, name }]);
+  };
+
   setTimelineCommands({
+    mark,
     zoom: (factor) => {
       const v = app.visible();
       const middle = pointerX === null ? (v.start + v.end) / 2 : timeline!.timeAt(pointerX);
@@ -280,19 +319,28 @@ export function TimelineView(props: { card: ProfileCard }) {
             onPointerDown={(e) => brushDown(e, overview, app.homeView, true)}
             onDblClick={() => app.showHome()}
           />
-          <canvas
-            ref={ruler}
-            class="ruler"
-            role="img"
-            aria-label="Time ruler; drag to zoom"
-            onPointerDown={(e) => brushDown(e, ruler, app.visible, false)}
-          />
+          <div class="ruler-row">
+            <canvas
+              ref={ruler}
+              class="ruler"
+              role="img"
+              aria-label="Time ruler; drag to zoom"
+              onPointerDown={(e) => brushDown(e, ruler, app.visible, false)}
+            />
+            <Marks width={size().width} />
+          </div>
         </div>
       </div>
-      <Show when={error()}>
+      <Show when={problem()}>
         <div class="error-line" role="alert">
-          {error()}
-          <button type="button" onClick={() => timeline?.redraw()}>
+          {problem()}
+          <button
+            type="button"
+            onClick={() => {
+              if (overviewData.state === "errored") void refetchOverview();
+              timeline?.retry();
+            }}
+          >
             Try again
           </button>
         </div>
@@ -331,7 +379,7 @@ export function TimelineView(props: { card: ProfileCard }) {
                 class={`lane-row ${row.kind}`}
                 style={{ top: `${row.top}px`, height: `${row.height}px` }}
                 data-testid={row.kind === "track" ? "lane-label" : "group-label"}
-                title={row.kind === "track" ? row.label : undefined}
+                title={row.kind === "track" ? `${row.label}\n${row.track!.subtitle}` : undefined}
               >
                 <Show
                   when={row.track}
@@ -364,6 +412,7 @@ export function TimelineView(props: { card: ProfileCard }) {
                             class="chevron"
                             classList={{ closed: !row.open }}
                             aria-expanded={row.open}
+                            title={`${track().lanes} levels`}
                             aria-label={`Show the ${track().lanes} levels of ${track().short} at full height`}
                             onClick={() => {
                               const next = new Set(opened());
@@ -375,10 +424,7 @@ export function TimelineView(props: { card: ProfileCard }) {
                           </button>
                         </Show>
                       </div>
-                      <div class="subtitle">
-                        {track().subtitle}
-                        {row.deep && !row.open ? ` · ${track().lanes} levels` : ""}
-                      </div>
+                      <div class="subtitle">{track().subtitle}</div>
                     </div>
                   )}
                 </Show>
@@ -391,7 +437,9 @@ export function TimelineView(props: { card: ProfileCard }) {
       <div class="visually-hidden" aria-live="polite" data-testid="measure">
         {measured()}
       </div>
-      <Show when={hover()}>{(h) => <Tooltip at={h()} gaps={gapById()} card={props.card} />}</Show>
+      <Show when={hover()}>
+        {(h) => <Tooltip at={h()} gaps={gapById()} card={props.card} avoid={timeline?.labels() ?? []} />}
+      </Show>
     </section>
   );
 }
@@ -461,21 +509,42 @@ function ScopePicker(props: { card: ProfileCard }) {
   );
 }
 
-function Tooltip(props: { at: { item: Item; x: number; y: number }; gaps: Map<string, Gap>; card: ProfileCard }) {
+interface Rect {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+/** Beside the pointer: inside the window and, where there is such a place, off the labels of the chain's arrows. */
+function Tooltip(props: {
+  at: { item: Item; x: number; y: number };
+  gaps: Map<string, Gap>;
+  card: ProfileCard;
+  avoid: Rect[];
+}) {
+  let box!: HTMLDivElement;
+  const [place, setPlace] = createSignal({ left: "0px", top: "0px" });
+  createEffect(() => {
+    const { width, height } = box.getBoundingClientRect();
+    const [right, left] = [props.at.x + 14, props.at.x - 14 - width];
+    const [below, above] = [props.at.y + 16, props.at.y - 12 - height];
+    const places = [
+      { x: right, y: below },
+      { x: right, y: above },
+      { x: left, y: below },
+      { x: left, y: above },
+    ].filter((p) => p.x >= 4 && p.y >= 4 && p.x + width <= innerWidth - 4 && p.y + height <= innerHeight - 4);
+    const free = (p: { x: number; y: number }): boolean =>
+      props.avoid.every((a) => a.x > p.x + width || a.x + a.width < p.x || a.y > p.y + height || a.y + a.height < p.y);
+    const chosen = places.find(free) ?? places[0] ?? { x: 4, y: below };
+    setPlace({ left: `${chosen.x}px`, top: `${chosen.y}px` });
+  });
   const item = () => props.at.item;
   const track = () => trackOf(props.card, item().track);
-  const place = () => {
-    const left =
-      props.at.x > innerWidth - 340 ? { right: `${innerWidth - props.at.x + 14}px` } : { left: `${props.at.x + 14}px` };
-    const top =
-      props.at.y > innerHeight - 190
-        ? { bottom: `${innerHeight - props.at.y + 12}px` }
-        : { top: `${props.at.y + 16}px` };
-    return { ...left, ...top };
-  };
   const about = () => (item().estimated ? "≈ " : "");
   return (
-    <div class="tooltip" style={place()} role="tooltip" data-testid="tooltip">
+    <div ref={box} class="tooltip" style={place()} role="tooltip" data-testid="tooltip">
       <Show
         when={!item().gap}
         fallback={
@@ -517,9 +586,9 @@ function Tooltip(props: { at: { item: Item; x: number; y: number }; gaps: Map<st
             </div>
           </Show>
         </Show>
+        <div class="dim">starts at {nanoseconds(item().start - app.home().start)}</div>
         <div class="dim">
-          starts at {duration(item().start - app.home().start, { significant: 5 })} · {track()?.short} ·{" "}
-          {track()?.provenance}
+          {track()?.short} · {track()?.subtitle}
         </div>
       </Show>
     </div>
