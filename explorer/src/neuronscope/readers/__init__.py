@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from neuronscope.formats.errors import FormatError
-from neuronscope.readers import chrome, model, neuron_json, session, write
+from neuronscope.readers import chrome, model, neuron_json, session, source, texts, write
 from neuronscope.readers.result import IngestResult, IngestWarning, Progress
 from neuronscope.readers.trace import Trace
 
@@ -48,7 +48,7 @@ class _File:
 
     format: str
     source: Path
-    load: Callable[[Callable[[float], None] | None], Trace]
+    load: Callable[[Callable[[float], None] | None, Path], Trace]
     inputs: tuple[Path, ...]
 
     def files(self) -> list[Path]:
@@ -60,7 +60,14 @@ class _File:
                 progress(stage, fraction)
 
         report("read", 0.0)
-        trace = self.load(lambda done: report("parse", 0.05 + 0.5 * done))
+        try:
+            return self._read(store_dir, report)
+        finally:
+            texts.remove_spills(store_dir)
+            source.remove_scratch(store_dir)
+
+    def _read(self, store_dir: Path, report: Progress) -> IngestResult:
+        trace = self.load(lambda done: report("parse", 0.05 + 0.5 * done), store_dir)
         report("link", 0.6)
         built = model.build(trace)
         report("write", 0.85)
@@ -84,7 +91,7 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         return _File(
             "neuronscope session",
             found.directory,
-            lambda progress: session.read_session(found, progress),
+            lambda progress, scratch: session.read_session(found, progress, scratch),
             tuple(session.files_of(found.directory)),
         )
     with path.open("rb") as file:
@@ -94,7 +101,7 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         or head.lstrip(b"\xef\xbb\xbf \t\r\n\0")[:1] in (b"{", b"[")
         or head[:2] in (b"\xff\xfe", b"\xfe\xff")
     ):
-        return _File("trace", path, lambda progress: _read_json(path, progress), (path,))
+        return _File("trace", path, lambda progress, scratch: _read_json(path, progress, scratch), (path,))
     if head[:4] == b"PAR1":
         raise FormatError(f"{path}: one Parquet table; give the folder of the whole profile")
     if path.suffix in (".pb", ".ntff", ".neff"):
@@ -107,9 +114,9 @@ def detect(path: str | os.PathLike[str]) -> Reader:
     )
 
 
-def _read_json(path: Path, progress: Callable[[float], None] | None) -> Trace:
+def _read_json(path: Path, progress: Callable[[float], None] | None, scratch: Path) -> Trace:
     found = neuron_json.read_if_neuron(path)
-    return found if found is not None else chrome.read_trace(path, progress)
+    return found if found is not None else chrome.read_trace(path, progress, scratch)
 
 
 def ingest(

@@ -53,7 +53,7 @@ def decode(texts: list[bytes], kind: Any) -> list[Any]:
 
 def emulator_facts(ev: Events, rows: Int64) -> dict[str, Any]:
     """Launch split, executable and call site of our emulator's device rows, as columns of `Execution`."""
-    decoded = decode(ev.args.take(pa.array(rows)).to_pylist(), _Split)
+    decoded = decode(ev.args.read(rows).to_pylist(), _Split)
     facts: dict[str, Any] = {
         name: int64_column([getattr(item, name) for item in decoded])
         for name in ("launch_ns", "program_ns", "estimated_ns")
@@ -70,7 +70,7 @@ def emulator_facts(ev: Events, rows: Int64) -> dict[str, Any]:
 def texts_of(ev: Events, rows: Int64, key: str) -> list[str]:
     """One argument of each row as text, empty where missing."""
     found = []
-    for text in ev.args.take(pa.array(rows)).to_pylist():
+    for text in ev.args.read(rows).to_pylist():
         try:
             value = msgspec.json.decode(text) if text else {}
         except (msgspec.DecodeError, RecursionError):
@@ -94,16 +94,15 @@ def print_inputs(dims: bytes, types: bytes) -> tuple[str, str]:
     return " x ".join(printed), " x ".join(name for name in named if name)
 
 
-def attributes(ev: Events) -> pa.Array:
-    """Everything else the file held, as JSON: the category and the arguments."""
-    categories = ev.category
+def attributes(categories: pa.DictionaryArray, texts: pa.Array) -> pa.Array:
+    """Everything else the file held, as JSON: the category and the arguments (`texts`)."""
     prefixes = [
         b'{"category":' + msgspec.json.encode(name) if name else b"{" for name in categories.dictionary.to_pylist()
     ] or [b"{"]
-    if not len(ev):
+    if not len(texts):
         return pa.array([], pa.string())
-    kind = pa.large_binary() if pa.types.is_large_binary(ev.args.type) else pa.binary()
-    args = pc.if_else(pc.equal(pc.binary_length(ev.args), 0), pa.scalar(b"{}", kind), ev.args)
+    kind = pa.large_binary() if pa.types.is_large_binary(texts.type) else pa.binary()
+    args = pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(b"{}", kind), texts)
     prefix = pa.array(prefixes, kind).take(categories.indices)
     nothing = pa.scalar(b"", kind)
     # The opening brace of each object becomes the comma (or, of an empty one, the space) after the category.

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from neuronscope.readers import json_events
 from neuronscope.readers.exact import MAX_NS, Int64, int64
-from neuronscope.readers.json_events import Columns, Document, Fault
+from neuronscope.readers.json_events import Columns, Document, Fault, Source
+from neuronscope.readers.narrow import constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.trace import ArrowEnds, Events, Int8, Role, Trace, concat_events
 
@@ -61,27 +61,27 @@ _MESSAGES = {
 _NOTES = frozenset({"no_closing_bracket", "utf16", "gzip_members"})
 
 
-def read_trace(path: Path, progress: Callable[[float], None] | None = None) -> Trace:
-    """Read one .json or .json.gz file.
+def read_trace(path: Path, progress: Callable[[float], None] | None = None, scratch: Path | None = None) -> Trace:
+    """Read one .json, .json.gz or .json.zst file; `scratch` as in `json_events.parse`.
 
     Raises:
         FormatError: no trace events in it.
         OSError: it cannot be read.
     """
-    data, faults = json_events.load(path)
-    document = json_events.parse(data, str(path), progress)
-    document.faults = {**faults, **document.faults}
-    return _Chrome(document, path.name, data).trace()
+    source = json_events.load(path, scratch)
+    document = json_events.parse(source, str(path), progress, scratch)
+    document.faults = {**source.faults, **document.faults}
+    return _Chrome(document, path.name, source).trace()
 
 
 class _Chrome:
     """One document on its way to a trace."""
 
-    def __init__(self, document: Document, file: str, data: bytes) -> None:
+    def __init__(self, document: Document, file: str, source: Source) -> None:
         self.document = document
         self.columns: Columns = document.columns
         self.file = file
-        self.data = data
+        self.source = source
         self.report: list[IngestWarning] = []
         self.repaired = document.repaired
         self.skipped = document.skipped
@@ -171,7 +171,7 @@ class _Chrome:
         negative = duration < 0
         if negative.any():
             count = int(negative.sum())
-            match = re.search(rb'"dur"\s*:\s*"?-', self.data)
+            match = re.search(rb'"dur"\s*:\s*"?-', self.source.data)
             self.repaired += count
             message = f"{_events(count)} with a negative duration: shown with none, counted in no total"
             self.note("negative_duration", count, message, "repaired", match.start() if match else -1)
@@ -210,7 +210,7 @@ class _Chrome:
             fallback = np.where(np.isin(pid, hardware), np.searchsorted(hardware, pid), pid)
         device = np.where(device_row & (device < 0), fallback, device)
         stream = np.where(device_row & (stream < 0), tid, stream)
-        none = np.full(len(rows), -1, np.int64)
+        none = constant(-1, len(rows))
         return Events(
             role=roles,
             name=columns.name.take(index),
@@ -219,15 +219,15 @@ class _Chrome:
             end=end,
             pid=pid,
             tid=tid,
-            device=device,
-            stream=stream,
+            device=narrow(device),
+            stream=narrow(stream),
             nc=none,
             pcore=none,
-            correlation=columns.correlation[rows],
-            external_id=columns.external_id[rows],
-            execution_id=columns.execution_id[rows],
-            bytes=columns.bytes[rows],
-            args=columns.args.take(index),
+            correlation=rows_of(columns.correlation, rows),
+            external_id=rows_of(columns.external_id, rows),
+            execution_id=rows_of(columns.execution_id, rows),
+            bytes=rows_of(columns.bytes, rows),
+            args=columns.args.take(rows),
         )
 
     def pairs(self) -> Events | None:
@@ -255,8 +255,9 @@ class _Chrome:
         paired = len(begins)
         waiting: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         order = ids[np.argsort(columns.ts[ids], kind="stable")]
+        texts = dict(zip(ids.tolist(), columns.ids.read(ids).to_pylist(), strict=True))
         for row in order.tolist():
-            key = (columns.cat[row].as_py(), columns.ids[row].as_py(), columns.name[row].as_py())
+            key = (columns.cat[row].as_py(), texts[row], columns.name[row].as_py())
             if self.ph[self.ph_code[row]] in ("b", "S"):
                 waiting[key].append(row)
             elif waiting[key]:
@@ -295,7 +296,7 @@ class _Chrome:
         columns = self.columns
         self.note("flow_ends", len(rows), "ends of arrows")
         phases = np.array([{"s": 0, "t": 1, "f": 2}.get(phase, 0) for phase in self.ph], np.int8)
-        ids = columns.ids.take(pa.array(rows)).dictionary_encode()
+        ids = columns.ids.read(rows).dictionary_encode()
         code, number, distinct = _arrow_ids(ids)
         category = columns.cat.take(pa.array(rows))
         names = columns.name.take(pa.array(rows))
@@ -314,18 +315,18 @@ class _Chrome:
     def metadata(self) -> None:
         rows = self.rows("M")
         self.note("metadata", len(rows), "names and labels of processes and threads")
-        for row in rows.tolist():
-            name = self.columns.name[row].as_py()
+        names = self.columns.name.take(pa.array(rows)).to_pylist()
+        for row, name, text in zip(rows.tolist(), names, self.columns.args.read(rows).to_pylist(), strict=True):
             if name not in ("process_name", "thread_name"):
                 continue
-            args = _object(self.columns.args[row].as_py())
-            text = str(args.get("name", "")).strip()
-            if not text:
+            args = _object(text)
+            label = str(args.get("name", "")).strip()
+            if not label:
                 continue
             if name == "process_name":
-                self.process_names.setdefault(int(self.pid[row]), text)
+                self.process_names.setdefault(int(self.pid[row]), label)
             else:
-                self.thread_names.setdefault((int(self.pid[row]), int(self.tid[row])), text)
+                self.thread_names.setdefault((int(self.pid[row]), int(self.tid[row])), label)
 
     def describe(self, trace: Trace) -> None:
         header = self.document.header
@@ -382,7 +383,7 @@ class _Chrome:
             if number <= -1000:
                 labels[number] = text or "(empty)"
             values.append(number)
-        table: npt.NDArray[np.int64] = np.array(values or [0], np.int64)
+        table = narrow(np.array(values or [0], np.int64))
         indices = column.indices.to_numpy()
         return table[indices] if len(indices) else np.zeros(0, np.int64)
 

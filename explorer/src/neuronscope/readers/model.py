@@ -352,7 +352,7 @@ class _Model:
         linked = np.unique(op[op >= 0])
         if not len(linked):
             return shapes, dtypes
-        texts = self.ev.args.take(pa.array(linked)).to_pylist()
+        texts = self.ev.args.read(linked).to_pylist()
         decoded = decode(texts, Inputs)
         table: dict[tuple[bytes, bytes], tuple[str, str]] = {}
         printed = []
@@ -952,7 +952,7 @@ class _Model:
                 "pcore_idx": pa.array(ev.pcore, mask=ev.pcore < 0),
                 "flow_id": flow,
                 "framework_stream_id": pc.cast(pa.array(ev.stream, mask=~stream), pa.string()).dictionary_encode(),
-                "extra_attributes_json": attributes(ev),
+                "extra_attributes_json": attributes(ev.category, ev.args.read()),
             },
         )
 

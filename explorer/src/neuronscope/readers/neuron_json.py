@@ -16,6 +16,7 @@ import pyarrow as pa
 from neuronscope.readers import json_events
 from neuronscope.readers.exact import int64
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import Events, Role, Trace
 
 __all__ = ["read_if_neuron"]
@@ -36,7 +37,7 @@ def read_if_neuron(path: Path) -> Trace | None:
         return None
     if head[:2] == b"\x1f\x8b":
         return None
-    data, _ = json_events.load(path)
+    data = json_events.load(path).data
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
@@ -136,7 +137,7 @@ def _trace(rows: list[tuple[dict[str, Any], int, int]]) -> Trace:
         external_id=none,
         execution_id=execution,
         bytes=none,
-        args=pa.array(args, pa.binary()),
+        args=Texts.of(pa.array(args, pa.binary())),
     )
     return Trace(
         format="",

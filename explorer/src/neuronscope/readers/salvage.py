@@ -7,6 +7,7 @@ control characters, bare words (`inf`, `nan`, `None`), missing quotes and commas
 from __future__ import annotations
 
 import json
+import mmap
 import re
 from dataclasses import dataclass, field
 
@@ -62,7 +63,7 @@ class Mended:
     faults: set[str] = field(default_factory=set)
 
 
-def extent(data: bytes, start: int) -> int | None:
+def extent(data: bytes | mmap.mmap, start: int) -> int | None:
     """End of the object or array that begins at `start`; None when cut off, too deep or too large."""
     depth = 0
     for match in _STRUCTURE.finditer(data, start, min(len(data), start + MAX_EVENT_BYTES)):

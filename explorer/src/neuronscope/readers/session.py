@@ -18,6 +18,7 @@ from neuronscope.readers import chrome
 from neuronscope.readers.exact import Int64, int64
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.tables import named_table
+from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import DEVICE_ROLES, Events, Role, Trace, concat_events
 from neuronscope.schema.published import SCHEMA_VERSION, arrow_schema
 
@@ -71,7 +72,7 @@ def files_of(directory: Path) -> list[Path]:
     return sorted(file for file in directory.iterdir() if file.is_file())
 
 
-def read_session(found: Found, progress: Callable[[float], None] | None = None) -> Trace:
+def read_session(found: Found, progress: Callable[[float], None] | None = None, scratch: Path | None = None) -> Trace:
     """Read a session directory.
 
     Raises:
@@ -80,13 +81,14 @@ def read_session(found: Found, progress: Callable[[float], None] | None = None) 
     directory = found.directory
     if not _is_session(directory):
         (only,) = [file for pattern in _TRACES for file in sorted(directory.glob(pattern))]
-        return chrome.read_trace(only, progress)
-    return _SessionReader(found, progress).trace()
+        return chrome.read_trace(only, progress, scratch)
+    return _SessionReader(found, progress, scratch).trace()
 
 
 class _SessionReader:
-    def __init__(self, found: Found, progress: Callable[[float], None] | None) -> None:
+    def __init__(self, found: Found, progress: Callable[[float], None] | None, scratch: Path | None) -> None:
         self.directory = found.directory
+        self.scratch = scratch
         self.progress = progress
         self.report: list[IngestWarning] = []
         self.bytes_read = 0
@@ -151,7 +153,7 @@ class _SessionReader:
             path = self.directory / name
             if path.is_file():
                 try:
-                    return chrome.read_trace(path, self.progress)
+                    return chrome.read_trace(path, self.progress, self.scratch)
                 except FormatError as error:
                     self.note("unreadable_file", 1, str(error), name, "left out")
         return None
@@ -397,7 +399,7 @@ def _events_of(table: pa.Table, session: Session) -> Events:
         external_id=none,
         execution_id=column["execution_id"],
         bytes=column["bytes"],
-        args=pa.array(args, pa.binary()),
+        args=Texts.of(pa.array(args, pa.binary())),
     )
 
 
@@ -427,7 +429,7 @@ def _transfers_of(executions: pa.Table, session: Session) -> Events:
         external_id=none,
         execution_id=table["execution_id"].to_numpy().astype(np.int64),
         bytes=size,
-        args=pa.array([f'{{"bytes":{n}}}'.encode() for n in size.tolist()], pa.binary()),
+        args=Texts.of(pa.array([f'{{"bytes":{n}}}'.encode() for n in size.tolist()], pa.binary())),
     )
 
 
@@ -436,7 +438,13 @@ def _no_events() -> Events:
     text = pa.array([], pa.string()).dictionary_encode()
     columns = dict.fromkeys(Events.__dataclass_fields__, none)
     return Events(
-        **{**columns, "role": np.zeros(0, np.int8), "name": text, "category": text, "args": pa.array([], pa.binary())}
+        **{
+            **columns,
+            "role": np.zeros(0, np.int8),
+            "name": text,
+            "category": text,
+            "args": Texts.of(pa.array([], pa.binary())),
+        }
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from neuronscope.readers.exact import Int64
+from neuronscope.readers.narrow import one_dictionary, rows_of
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.texts import Texts
 
 __all__ = ["ArrowEnds", "Events", "Role", "Trace", "concat_events"]
 
@@ -50,7 +52,8 @@ class Events:
     """Intervals, one row each, in any order. Ids are -1 where missing.
 
     `name` and `category` are Arrow dictionary arrays, `args` JSON text as bytes. `pid`, `tid` are as in the file;
-    `device` and `stream` say where device rows ran, `nc` and `pcore` on which NeuronCore.
+    `device` and `stream` say where device rows ran, `nc` and `pcore` on which NeuronCore. Times are of 64 bits; the
+    other whole numbers may be held in fewer.
     """
 
     role: Int8
@@ -68,7 +71,7 @@ class Events:
     external_id: Int64
     execution_id: Int64
     bytes: Int64
-    args: pa.Array
+    args: Texts
 
     def __len__(self) -> int:
         return len(self.start)
@@ -77,11 +80,15 @@ class Events:
         """The given rows (indices or a mask), in that order."""
         if rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
-        values = {}
+        values: dict[str, Any] = {}
+        index = pa.array(rows)
         for name in self.__dataclass_fields__:
             column = getattr(self, name)
-            values[name] = column[rows] if isinstance(column, np.ndarray) else column.take(pa.array(rows))
-        return replace(self, **values)
+            if isinstance(column, np.ndarray):
+                values[name] = rows_of(column, rows)
+            else:
+                values[name] = column.take(rows if isinstance(column, Texts) else index)
+        return Events(**values)
 
 
 def concat_events(parts: Sequence[Events]) -> Events:
@@ -93,13 +100,10 @@ def concat_events(parts: Sequence[Events]) -> Events:
         columns = [getattr(part, name) for part in parts]
         if isinstance(columns[0], np.ndarray):
             values[name] = np.concatenate(columns)
-            continue
-        if not pa.types.is_dictionary(columns[0].type):
-            columns = [c.cast(pa.large_binary()) for c in columns]
-        chunked = pa.chunked_array(columns)
-        if pa.types.is_dictionary(chunked.type):
-            chunked = chunked.unify_dictionaries()
-        values[name] = chunked.combine_chunks()
+        elif isinstance(columns[0], Texts):
+            values[name] = Texts.concat(columns)
+        else:
+            values[name] = one_dictionary(columns)
     return Events(**values)
 
 

@@ -1,0 +1,101 @@
+"""Helper processes that parse pieces of a file, so that more than one core works on it.
+
+A helper is this interpreter running `main` below. It is no `multiprocessing` worker, because those import the user's
+script again, which a script that only calls `neuronscope.open(path)` need not be prepared for.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from neuronscope.readers.pieces import Piece, parse_piece
+from neuronscope.readers.texts import Spill
+
+__all__ = ["Helper", "HelperLostError", "helpers_wanted"]
+
+_WORTH_BYTES = 24 << 20  # a helper takes about 0.4 s to start
+_MOST = 3
+
+
+class HelperLostError(Exception):
+    """The process ended or can't be talked to; its piece has to be parsed by another."""
+
+
+def helpers_wanted(size: int) -> int:
+    """How many helpers a file of `size` bytes is worth on this machine."""
+    if size < _WORTH_BYTES or not sys.executable or os.environ.get("NEURONSCOPE_HELPERS") == "0":
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(min(cores - 1, _MOST), 0)
+
+
+class Helper:
+    """One process; `parse` is called by one thread at a time."""
+
+    def __init__(self, source: Path, spill: Path) -> None:
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from neuronscope.readers.helper import main; main()", str(source), str(spill)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+
+    def parse(self, start: int, end: int) -> Piece | None:
+        """The events between two offsets of the source; None when they need mending.
+
+        Raises:
+            HelperLostError: no answer.
+        """
+        process = self._process
+        with self._lock:
+            if process.stdin is None or process.stdout is None:
+                raise HelperLostError
+            try:
+                pickle.dump((start, end), process.stdin)
+                process.stdin.flush()
+                found = pickle.load(process.stdout)
+            except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+                raise HelperLostError from error
+        if found is not None and not isinstance(found, Piece):
+            raise HelperLostError
+        return found
+
+    def __enter__(self) -> Helper:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self._process.kill()
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
+
+
+def main() -> None:
+    """Answer requests on standard input until it closes. Arguments: the source, the spill file."""
+    gc.disable()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing else may write among the answers
+    spill = Spill(Path(sys.argv[2]))
+    with Path(sys.argv[1]).open("rb") as source:
+        while True:
+            try:
+                start, end = pickle.load(sys.stdin.buffer)
+            except EOFError:
+                return
+            source.seek(start)
+            piece = parse_piece(source.read(end - start), spill)
+            spill.flush()
+            pickle.dump(piece, answers, protocol=5)
+            answers.flush()

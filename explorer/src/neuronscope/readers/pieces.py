@@ -1,0 +1,258 @@
+"""Events of a stretch of JSON → `Columns`: the strict parser, and the columns every later step works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec.structs import astuple
+
+from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, nanoseconds
+from neuronscope.readers.narrow import constant, narrow, one_dictionary
+from neuronscope.readers.texts import Spill, Stored, Texts
+
+__all__ = ["REFUSED", "Columns", "Event", "LooseEvent", "Piece", "columns_of", "concat", "parse_piece", "tighten"]
+
+_MISSING = msgspec.Raw(b"")
+
+
+class Event(msgspec.Struct, gc=False):
+    """An event as nearly every writer makes it; times and ids stay text."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: msgspec.Raw = _MISSING
+    tid: msgspec.Raw = _MISSING
+    ts: msgspec.Raw = _MISSING
+    dur: msgspec.Raw = _MISSING
+    id: msgspec.Raw = _MISSING
+    args: msgspec.Raw = _MISSING
+
+
+class LooseEvent(msgspec.Struct, gc=False):
+    """Valid JSON whose fields have types of their own."""
+
+    ph: msgspec.Raw = _MISSING
+    cat: msgspec.Raw = _MISSING
+    name: msgspec.Raw = _MISSING
+    pid: msgspec.Raw = _MISSING
+    tid: msgspec.Raw = _MISSING
+    ts: msgspec.Raw = _MISSING
+    dur: msgspec.Raw = _MISSING
+    id: msgspec.Raw = _MISSING
+    args: msgspec.Raw = _MISSING
+
+
+_Id = int | str | float | None
+
+
+class _Args(msgspec.Struct, gc=False):
+    """The arguments every reader needs; the whole text is kept beside them."""
+
+    correlation: _Id = -1
+    external_id: _Id = msgspec.field(name="External id", default=-1)
+    external_id_2021: _Id = msgspec.field(name="external id", default=-1)
+    device: _Id = -1
+    stream: _Id = -1
+    stream_id: _Id = msgspec.field(name="Stream Id", default=-1)
+    bytes: _Id = -1
+    execution_id: _Id = -1
+
+
+_events = msgspec.json.Decoder(list[Event])
+_args_list = msgspec.json.Decoder(list[_Args])
+_args_one = msgspec.json.Decoder(_Args)
+REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Columns of some events in file order; whole numbers in the narrowest type that holds them, -1 where missing."""
+
+    ph: pa.DictionaryArray
+    cat: pa.DictionaryArray
+    name: pa.DictionaryArray
+    pid: pa.DictionaryArray
+    tid: pa.DictionaryArray
+    ids: pa.Array | Stored
+    args: pa.Array | Stored
+    ts: Int64
+    has_ts: Bools
+    dur: Int64
+    has_dur: Bools
+    correlation: Int64
+    external_id: Int64
+    device: Int64
+    stream: Int64
+    bytes: Int64
+    execution_id: Int64
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All events of a document, one row each, in file order.
+
+    `ids` holds flow and async ids as text, `args` the arguments as JSON text (empty: none). Missing ids are -1.
+    Columns of whole numbers may be narrower than 64 bits.
+    """
+
+    ph: pa.DictionaryArray
+    cat: pa.DictionaryArray
+    name: pa.DictionaryArray
+    pid: pa.DictionaryArray
+    tid: pa.DictionaryArray
+    ids: Texts
+    args: Texts
+    ts: Int64
+    has_ts: Bools
+    dur: Int64
+    has_dur: Bools
+    correlation: Int64
+    external_id: Int64
+    device: Int64
+    stream: Int64
+    bytes: Int64
+    execution_id: Int64
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+def parse_piece(text: bytes, spill: Spill | None) -> Piece | None:
+    """Events separated by commas, strictly; None when anything in the text is out of order.
+
+    The parser looks only at what it decodes, so that what it passes on raw is checked for UTF-8 before.
+    """
+    try:
+        if not text.isascii():
+            text.decode("utf-8")
+        events = _events.decode(b"".join((b"[", text, b"]")))
+    except REFUSED:
+        return None
+    return columns_of(events, spill)
+
+
+def tighten(loose: LooseEvent) -> Event:
+    """The event with its texts as text."""
+
+    def text(raw: msgspec.Raw) -> str:
+        if not len(raw):
+            return ""
+        try:
+            value = msgspec.json.decode(raw)
+        except REFUSED:  # a number beyond all bounds
+            value = bytes(raw).decode("utf-8", "replace")
+        return value if isinstance(value, str) else "" if value is None else bytes(raw).decode("utf-8", "replace")
+
+    return Event(
+        text(loose.ph),
+        text(loose.cat),
+        text(loose.name),
+        loose.pid,
+        loose.tid,
+        loose.ts,
+        loose.dur,
+        loose.id,
+        loose.args,
+    )
+
+
+def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
+    """Columns of some events; long texts go to `spill` when there is one."""
+    count = len(events)
+    ph, cat, name, pid, tid, ts, dur, ids, args = zip(*map(astuple, events), strict=True) if count else ((),) * 9
+    times, durations = nanoseconds(TextColumn.join(ts)), nanoseconds(TextColumn.join(dur))
+    category = _coded(cat)
+    texts, id_texts = TextColumn.join(args), TextColumn.join(ids)
+    found = _ids_of(args, texts, category)
+    return Piece(
+        ph=_coded(ph),
+        cat=category,
+        name=_coded(name),
+        pid=TextColumn.join(pid).binary().dictionary_encode(),
+        tid=TextColumn.join(tid).binary().dictionary_encode(),
+        ids=spill.store(id_texts) if spill else id_texts.binary(),
+        args=spill.store(texts) if spill else texts.binary(),
+        ts=times.ns,
+        has_ts=times.valid,
+        dur=narrow(durations.ns),
+        has_dur=durations.valid,
+        **{key: narrow(found.get(key, constant(-1, count))) for key in _ID_KEYS},
+    )
+
+
+def _coded(values: Sequence[str]) -> pa.DictionaryArray:
+    return pa.array(values, pa.string()).dictionary_encode()
+
+
+_ID_KEYS = {
+    # column: the argument's names, newest first, as attribute of _Args and as JSON text
+    "correlation": (("correlation", b'"correlation"'),),
+    "external_id": (("external_id", b'"External id"'), ("external_id_2021", b'"external id"')),
+    "device": (("device", b'"device"'),),
+    "stream": (("stream", b'"stream"'), ("stream_id", b'"Stream Id"')),
+    "bytes": (("bytes", b'"bytes"'),),
+    "execution_id": (("execution_id", b'"execution_id"'),),
+}
+_NO_IDS = ("python_function", "ac2g", "fwdbwd")  # categories whose arguments hold none of these; often half of a trace
+
+
+def _ids_of(args: Sequence[Any], texts: TextColumn, category: pa.DictionaryArray) -> dict[str, Int64]:
+    """The ids among the arguments, as columns; a column without any value is left out."""
+    count = len(args)
+    wanted = np.array([name not in _NO_IDS for name in category.dictionary.to_pylist()] or [False], np.bool_)
+    rows = np.flatnonzero(wanted[category.indices.to_numpy()] & (texts.lengths > 2)) if count else np.zeros(0, np.int64)
+    if not len(rows):
+        return {}
+    present = [args[row] for row in rows.tolist()]
+    text = b"[" + b",".join(present) + b"]"
+    try:
+        parsed = _args_list.decode(text)
+    except REFUSED:
+        parsed = [_one_args(a) for a in present]
+    found: dict[str, Int64] = {}
+    for column, sources in _ID_KEYS.items():
+        values: Int64 | None = None
+        for attribute, key in sources:
+            if key not in text:
+                continue
+            here = int64_column(list(map(attrgetter(attribute), parsed)))
+            values = here if values is None else np.where(values >= 0, values, here)
+        if values is not None:
+            found[column] = np.full(count, -1, np.int64)
+            found[column][rows] = values
+    return found
+
+
+_NO_ARGS = _Args()
+
+
+def _one_args(text: Any) -> _Args:
+    try:
+        return _args_one.decode(text)
+    except REFUSED:
+        return _NO_ARGS  # a list, null, text, or an id of a strange type; the text itself is kept
+
+
+def concat(pieces: Iterable[Piece]) -> Columns:
+    """All events of the pieces, in their order."""
+    pieces = list(pieces) or [columns_of([])]
+    values: dict[str, Any] = {}
+    for name in Columns.__dataclass_fields__:
+        parts = [getattr(piece, name) for piece in pieces]
+        if name in ("ids", "args"):
+            values[name] = Texts.of(*parts)
+        elif isinstance(parts[0], np.ndarray):
+            values[name] = np.concatenate(parts)
+        else:
+            values[name] = one_dictionary(parts)
+    return Columns(**values)

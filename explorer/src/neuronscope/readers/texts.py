@@ -1,0 +1,173 @@
+"""Texts of many events, kept where they are cheap to keep and read by row: `Texts`, and the `Spill` file under it.
+
+The arguments are most of a trace's bytes and are needed twice at most: a few for links, all when the events are
+written. So large files put them into a spill file beside the profile being made, in the order they come.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from neuronscope.readers.exact import Int64, TextColumn
+from neuronscope.readers.lanes import groups_of
+
+__all__ = ["Spill", "Stored", "Texts"]
+
+_SMALL = 2**31 - 1  # bytes one Arrow array of 32-bit offsets can hold
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Texts of one piece in a spill file: `count` + 1 offsets of 32 bits at `position`, then `size` bytes."""
+
+    path: str
+    position: int
+    count: int
+    size: int
+
+
+class Spill:
+    """A file that only grows while a trace is parsed; one per process that parses."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("wb")
+        self._end = 0
+
+    def store(self, texts: TextColumn) -> Stored | pa.Array:
+        """Append the texts; what a 32-bit offset can't reach stays in memory."""
+        count, size = len(texts.offsets) - 1, int(texts.offsets[-1])
+        if size > _SMALL:
+            return texts.binary()
+        stored = Stored(str(self.path), self._end, count, size)
+        self._file.write(texts.offsets.astype("<i4").tobytes())
+        self._file.write(texts.data.data)
+        self._file.write(b"\0" * (-size % 8))
+        self._end += 4 * (count + 1) + size + -size % 8
+        return stored
+
+    def flush(self) -> None:
+        """Let others read what was stored so far."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Stop writing; the file stays for its readers."""
+        self._file.close()
+
+
+class _Pieces:
+    """Pieces of texts and where each begins in the count of all; maps spill files when they are first read."""
+
+    def __init__(self, pieces: Sequence[pa.Array | Stored]) -> None:
+        self.pieces = list(pieces)
+        counts = [piece.count if isinstance(piece, Stored) else len(piece) for piece in self.pieces]
+        self.starts = np.concatenate(([0], np.cumsum(np.array(counts, np.int64)))).astype(np.int64)
+        self.maps: dict[str, mmap.mmap] = {}
+
+    def array(self, index: int) -> pa.Array:
+        piece = self.pieces[index]
+        if not isinstance(piece, Stored):
+            return piece
+        found = self.maps.get(piece.path)
+        if found is None:
+            with Path(piece.path).open("rb") as file:
+                found = self.maps[piece.path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        head = 4 * (piece.count + 1)
+        whole = pa.py_buffer(found)
+        offsets = whole.slice(piece.position, head)
+        return pa.Array.from_buffers(
+            pa.binary(), piece.count, [None, offsets, whole.slice(piece.position + head, piece.size)]
+        )
+
+    def gather(self, rows: npt.NDArray[np.signedinteger]) -> pa.Array:
+        """The texts of the given rows, in that order."""
+        if not len(rows):
+            return pa.array([], pa.binary())
+        if len(self.pieces) == 1:
+            return self.array(0).take(pa.array(rows))
+        piece: Int64 = np.searchsorted(self.starts, rows, "right") - 1
+        ordered = bool((piece[1:] >= piece[:-1]).all())
+        order = np.arange(len(rows)) if ordered else np.argsort(piece, kind="stable")
+        parts = []
+        for low, high in groups_of(piece[order]):
+            at = order[low:high]
+            index = int(piece[at[0]])
+            parts.append(self.array(index).take(pa.array(rows[at] - self.starts[index])))
+        wide = sum(part.nbytes for part in parts) > _SMALL or any(pa.types.is_large_binary(p.type) for p in parts)
+        if wide:
+            parts = [part.cast(pa.large_binary()) for part in parts]
+        whole = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        if ordered:
+            return whole
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return whole.take(pa.array(back))
+
+    def forget(self) -> None:
+        for found in self.maps.values():
+            if hasattr(mmap, "MADV_DONTNEED"):
+                found.madvise(mmap.MADV_DONTNEED)
+
+
+class Texts:
+    """A column of texts (bytes); selecting rows copies none of them."""
+
+    def __init__(self, pieces: _Pieces, rows: npt.NDArray[np.signedinteger] | None = None) -> None:
+        self._pieces = pieces
+        self._rows = rows
+
+    @classmethod
+    def of(cls, *pieces: pa.Array | Stored) -> Texts:
+        """All texts of the given pieces, in their order."""
+        return cls(_Pieces(pieces))
+
+    def __len__(self) -> int:
+        return int(self._pieces.starts[-1]) if self._rows is None else len(self._rows)
+
+    def take(self, rows: npt.NDArray[np.signedinteger]) -> Texts:
+        """The given rows, in that order."""
+        kept = rows if self._rows is None else self._rows[rows]
+        return Texts(self._pieces, kept.astype(np.int32) if self._pieces.starts[-1] <= _SMALL else kept)
+
+    def read(self, rows: npt.NDArray[np.signedinteger] | None = None) -> pa.Array:
+        """The texts of some rows, by default all, as an Arrow array of bytes."""
+        if rows is None:
+            rows = np.arange(len(self))
+        return self._pieces.gather(rows if self._rows is None else self._rows[rows])
+
+    def pieces(self, size: int = 65_536) -> list[slice]:
+        """Slices of at most `size` rows that cover all: what is read at once should stay small."""
+        return [slice(low, min(low + size, len(self))) for low in range(0, len(self), size)]
+
+    def forget(self) -> None:
+        """Give back the memory of what was read from spill files; it can be read again."""
+        self._pieces.forget()
+
+    @staticmethod
+    def concat(parts: Sequence[Texts]) -> Texts:
+        """All rows of `parts`."""
+        sources: dict[int, _Pieces] = {id(part._pieces): part._pieces for part in parts}
+        pieces = [piece for source in sources.values() for piece in source.pieces]
+        ends = np.cumsum([int(source.starts[-1]) for source in sources.values()])
+        begin = {key: int(end - source.starts[-1]) for (key, source), end in zip(sources.items(), ends, strict=True)}
+        rows = [
+            (np.arange(len(part)) if part._rows is None else part._rows.astype(np.int64)) + begin[id(part._pieces)]
+            for part in parts
+        ]
+        return Texts(_Pieces(pieces), np.concatenate(rows))
+
+
+def remove_spills(directory: Path) -> None:
+    """Delete the spill files of a folder, once nothing reads them."""
+    for path in directory.glob(f"{SPILL_PREFIX}*"):
+        path.unlink()
+
+
+SPILL_PREFIX = ".spill-"
