@@ -35,7 +35,17 @@ RANGE_ARGUMENTS = (
 )
 """Call of a range macro of `sql/` with `Range.parameters`."""
 
-_SQL_FILES = ("executions", "host_ops", "operators", "busy", "idle", "totals")  # in order of use
+_SQL_FILES = (
+    "executions",
+    "host_ops",
+    "operators",
+    "busy",
+    "idle",
+    "totals",
+    "work_by",
+    "work_by_step",
+    "op_paths",
+)  # in order of use
 
 
 class QueryError(NeuronscopeError, ValueError):

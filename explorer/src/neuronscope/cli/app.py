@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from neuronscope.cli import compare, ingest, serve, sql, summary, view
+from neuronscope.cli import compare, diff, export, ingest, serve, sql, summary, top, view
 from neuronscope.formats.errors import NeuronscopeError
 
 __all__ = ["ENTRY_POINTS", "build", "run"]
@@ -56,10 +56,13 @@ def build() -> typer.Typer:
 
     app.command("view")(view.view)
     app.command("summary")(summary.summary)
+    app.command("top")(top.top)
     app.command("compare")(compare.compare)
+    app.command("diff")(diff.diff)
     app.command("ingest")(ingest.ingest)
     app.command("serve")(serve.serve)
     app.command("sql")(sql.sql)
+    app.command("export")(export.export)
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
             command = entry.load()

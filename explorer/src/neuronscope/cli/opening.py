@@ -22,13 +22,16 @@ class PathError(NeuronscopeError, FileNotFoundError):
         return str(self.args[0])
 
 
-def open_profiles(arguments: Sequence[str], names: str | None, data_path: Path | None) -> list[Profile]:
+def open_profiles(
+    arguments: Sequence[str], names: str | None, data_path: Path | None, display_name: str | None = None
+) -> list[Profile]:
     """Open every profile named, in order, ingesting what is not in the library yet.
 
     Args:
         arguments: `PATH` or `NAME=PATH`; a path that exists is a path, whatever characters it has.
         names: `a,b,c`, one per path, instead of the names the paths suggest.
         data_path: the library's folder; None takes the default.
+        display_name: the name of the only profile, whatever characters it has.
 
     Raises:
         PathError: no such path, or a wrong number of names.
@@ -40,6 +43,8 @@ def open_profiles(arguments: Sequence[str], names: str | None, data_path: Path |
         if len(given) != len(pairs):
             raise PathError(f"--name {names}: {len(given)} names for {len(pairs)} profiles. Give one per PATH")
         pairs = [(name, path) for name, (_, path) in zip(given, pairs, strict=True)]
+    if display_name is not None:
+        pairs = [(display_name, path) for _, path in pairs]
     chosen = unique_names([name or default_name(path) for name, path in pairs])
     profiles = []
     with _progress() as report:

@@ -9,10 +9,11 @@ from neuronscope.analysis.card import ingest_report, made_by
 from neuronscope.analysis.compare import Comparison
 from neuronscope.analysis.operators import Operators
 from neuronscope.analysis.profile import Profile, Range
+from neuronscope.analysis.top import Top
 from neuronscope.analysis.units import format_bytes, format_ns, format_share, plural
 from neuronscope.cli.text import clip, table, wrap
 
-__all__ = ["comparison_lines", "found_lines", "operator_lines"]
+__all__ = ["comparison_lines", "found_lines", "operator_lines", "top_lines"]
 
 _ROWS = 20
 
@@ -97,6 +98,35 @@ def operator_lines(operators: Operators, rows: int = _ROWS) -> Iterator[str]:
         yield wrap(f"{share}self CPU of the total: the operators with device time.")
     if total.estimated_ns:
         yield wrap(f"≈ rests on an estimate: {format_share(total.estimated_ns / total.device_time_ns)} of device time.")
+
+
+def top_lines(found: Top) -> Iterator[str]:
+    """The rows of `neuronscope top`, and what they are shares of."""
+    if not found.rows:
+        yield f"  No device work in this range ({found.selected.text})."
+        return
+    header = [found.by, "executions", "device time", "share", "median"]
+    split = any(row["launch_ns"] is not None for row in found.rows)
+    lines = []
+    for row in found.rows:
+        about = "≈ " if row["estimated_ns"] else ""
+        cells = [
+            row["name"],
+            f"{row['executions'] + row['copies']:,}",
+            about + format_ns(row["device_time_ns"]),
+            format_share(row["share"]),
+            format_ns(row["median_ns"]),
+        ]
+        if split:
+            cells.append("-" if row["program_ns"] is None else about + format_ns(row["program_ns"]))
+        lines.append(cells)
+    yield table([*header, "engines+DMA"] if split else header, lines)
+    more = found.total_rows - len(found.rows)
+    if more:
+        yield f"  … {more:,} more (--limit, --json)"
+    yield wrap(
+        f"share: of {format_ns(found.device_time_ns)} device time, {found.selected.text}. executions: copies included."
+    )
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from neuronscope.cli.options import DataPath, Json, Names, OnePath
 
-__all__ = ["summary"]
+if TYPE_CHECKING:
+    from neuronscope.analysis.profile import Profile, Range
+
+__all__ = ["summary", "summary_lines"]
 
 
 def summary(
@@ -22,23 +26,28 @@ def summary(
     data_path: DataPath = None,
 ) -> None:
     """Print a profile's largest facts, why its device time is what it is, and its operators."""
-    from neuronscope.analysis.operators import reason
     from neuronscope.cli.opening import open_profiles
-    from neuronscope.cli.printing import found_lines, operator_lines
-    from neuronscope.cli.text import wrap
 
     profile = open_profiles([path], name, data_path)[0]
     selected = profile.whole_range if everything else profile.default_range
     if as_json:
         typer.echo(json.dumps(profile.summary(selected).to_dict(), ensure_ascii=False))
         return
-    for line in found_lines(profile, selected, facts=5):
+    for line in summary_lines(profile, selected):
         typer.echo(line)
-    typer.echo("")
-    for line in operator_lines(profile.operators(selected)):
-        typer.echo(line)
-    why = reason(profile, selected)
-    typer.echo("")
-    typer.echo(f"  {why['title']}")
+
+
+def summary_lines(profile: Profile, selected: Range | None) -> Iterator[str]:
+    """What was found, the largest facts, the operators, and why the device time is what it is."""
+    from neuronscope.analysis.operators import reason
+    from neuronscope.cli.printing import found_lines, operator_lines
+    from neuronscope.cli.text import wrap
+
+    yield from found_lines(profile, selected, facts=5)
+    yield ""
+    yield from operator_lines(profile.operators(selected))
+    why = reason(profile, selected or profile.default_range)
+    yield ""
+    yield f"  {why['title']}"
     for line in why["lines"]:
-        typer.echo(wrap(line, "    "))
+        yield wrap(line, "    ")

@@ -1,0 +1,117 @@
+"""The commands top, diff and export, and what `view` takes for them, run as a user runs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from neuronscope.cli.app import run
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "session"
+
+
+@pytest.fixture
+def neuronscope(capsys, tmp_path_factory, monkeypatch):
+    """Runs a command in this process: (exit code, standard output, standard error)."""
+    monkeypatch.setenv("NEURONSCOPE_DATA_PATH", str(tmp_path_factory.getbasetemp() / "command-data"))
+
+    def call(*arguments):
+        code = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def runs(build_tables, works, write_tables, tmp_path_factory):
+    """Two folders of processed profiles; the second takes a tenth longer, in three steps of one launch."""
+    root = tmp_path_factory.mktemp("steps")
+    return [
+        write_tables(
+            build_tables([works("aten::mm", launch=1_000, program=program, step=n) for n in range(3)]), root / name
+        )
+        for name, program in (("before", 99_000), ("after", 109_000))
+    ]
+
+
+def test_top(neuronscope):
+    code, text, _ = neuronscope("top", GOLDEN, "--by", "kernel", "--limit", "1")
+    assert code == 0 and "aten::mu" in text and "50.0 %" in text and "4 more" in text
+    assert max(map(len, text.splitlines())) <= 80
+    answer = json.loads(neuronscope("top", GOLDEN, "--by", "source", "--json")[1])
+    assert answer["device_time_ns"] == sum(row["device_time_ns"] for row in answer["rows"])
+
+
+def test_diff_exit_codes(neuronscope, runs):
+    assert neuronscope("diff", *runs)[0] == 0
+    assert neuronscope("diff", *runs, "--fail-on", "device_time > 20%")[0] == 0
+    code, text, _ = neuronscope("diff", *runs, "--fail-on", "device_time > 5%")
+    assert code == 1 and "worse: device_time > 5%: +10,000 ns (+10 %), longer" in text
+    assert neuronscope("diff", *reversed(runs), "--fail-on", "device_time > 5%")[0] == 0
+    code, _, error = neuronscope("diff", runs[0], GOLDEN, "--fail-on", "device_time > 5%")
+    assert code == 2 and "not comparable: Different" in error and error.count("\n") == 1
+    assert neuronscope("diff", *runs, "--fail-on", "device_time > much")[0] == 2
+
+
+def test_diff_formats(neuronscope, runs):
+    code, text, _ = neuronscope("diff", *runs, "--format", "markdown", "--fail-on", "span > 1%")
+    assert code == 1 and text.startswith("**Device time 100 us → 110 us: 10 % longer")
+    assert "| `aten::mm` | 100 us | 110 us | +10.0 % | longer |" in text
+    answer = json.loads(neuronscope("diff", *runs, "--format", "json", "--fail-on", "span > 1%")[1])
+    assert answer["worse"] is True and answer["paths"][0]["name"] == "aten::mm" and answer["paths"][0]["n"] == 3
+    assert max(map(len, neuronscope("diff", *runs)[1].splitlines())) <= 80
+
+
+@pytest.mark.parametrize("form", ["parquet", "json", "summary-text", "summary-json", "perfetto"])
+def test_export_and_view_write_the_same(neuronscope, tmp_path, form):
+    ending = {"perfetto": ".pftrace", "parquet": ""}.get(form, ".json")
+    written = []
+    for number, command in enumerate((("export",), ("view",))):
+        target = tmp_path / f"{number}{ending}"
+        code, text, error = neuronscope(*command, GOLDEN, "--output-format", form, "--output-file", target)
+        assert (code, text, error) == (0, f"wrote {target}\n", "")
+        files = sorted(target.iterdir()) if target.is_dir() else [target]
+        written.append([(file.name if target.is_dir() else "", file.read_bytes()) for file in files])
+    assert written[0] == written[1] and all(data for _, data in written[0])
+
+
+def test_a_summary_is_printed_without_a_file(neuronscope):
+    assert json.loads(neuronscope("export", GOLDEN, "--output-format", "summary-json")[1])["executions"] == 6
+    assert "Why it takes" in neuronscope("export", GOLDEN, "--output-format", "summary-text")[1]
+
+
+def test_view_takes_the_vendors_flags(neuronscope):
+    code, text, _ = neuronscope(
+        "view", "-d", GOLDEN, "--display-name", "a=b", "--ingest-only", "--ignore-device-profile",
+        "--system-trace-filter-neuron-core", "0-1", "--system-trace-filter-instance-id", "i-emulated00c0ffee",
+        "--system-trace-filter-event-type", "hardware",
+    )  # fmt: skip
+    assert code == 0 and text.startswith("a=b  ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["view"], "nothing to view"),
+        (["view", GOLDEN, "--output-file", "x"], "needs --output-format"),
+        (["view", GOLDEN, GOLDEN, "--output-format", "json"], "writes one profile"),
+        (["view", GOLDEN, GOLDEN, "--display-name", "x"], "--display-name names one profile"),
+        (["view", "--neff", "x.neff"], "--session-file"),
+        (["view", GOLDEN, "--no-serve", "--system-trace-filter-neuron-core", "a"], "numbers and ranges"),
+        (["view", GOLDEN, "--no-serve", "--system-trace-filter-neuron-core", "7"], "it has: 0"),
+        (["export", GOLDEN, "--output-format", "perfetto", "--output-file", "x.txt"], ".pftrace or .json"),
+        (["export", GOLDEN, "--output-format", "json", "--output-file", "-"], "needs a file"),
+        (["export", GOLDEN, "--output-format", "pdf"], "pdf"),
+        (["top", GOLDEN, "--by", "colour"], "colour"),
+    ],
+)
+def test_mistakes_are_one_line(neuronscope, arguments, says):
+    code, _, error = neuronscope(*arguments)
+    assert code == 2 and says in error and error.count("\n") == 1
+
+
+def test_a_foreign_neff_is_refused(neuronscope):
+    session = next(GOLDEN.glob("*/*"))
+    ntff = next(session.glob("*.ntff"))
+    code, _, error = neuronscope("view", "-n", session / "trace.json", "-s", ntff, "--no-serve")
+    assert code == 2 and "not a NEFF" in error
