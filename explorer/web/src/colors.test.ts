@@ -53,10 +53,14 @@ describe.each(["light", "dark"] as ThemeName[])("text of the page in the %s them
     ["chip-text", "chip"],
     ["amber-text", "amber"],
     ["error-text", "error"],
+    ["accent", "lane"],
     ["better", "row"],
     ["worse", "row"],
   ])("%s on %s has 4.5:1", (text, ground) => {
     expect(contrast(value(text!), value(ground!))).toBeGreaterThanOrEqual(4.5);
+  });
+  test.each(["page", "lane", "text", "dim", "accent"] as const)("the canvases have its %s", (name) => {
+    expect(rgb(THEMES[theme][name])).toEqual(value(name));
   });
 });
 

@@ -19,9 +19,31 @@ const HUES: Record<ThemeName, readonly string[]> = {
 export const HUE_COUNT = HUES.light.length;
 const SHADES = 3;
 
-export const THEMES: Record<ThemeName, { lane: string; text: string; neutral: string; gap: string }> = {
-  light: { lane: "#fafbfd", text: "#1b2130", neutral: "#6f7a8c", gap: "#aab3c2" },
-  dark: { lane: "#151a21", text: "#dfe5ee", neutral: "#7f8a9c", gap: "#4a5464" },
+/** What the canvases are drawn with; the names that style.css has too have its values. */
+export const THEMES: Record<
+  ThemeName,
+  Record<"page" | "lane" | "text" | "dim" | "accent" | "neutral" | "gap" | "grid", string>
+> = {
+  light: {
+    page: "#ffffff",
+    lane: "#fafbfd",
+    text: "#1b2130",
+    dim: "#5d6779",
+    accent: "#175fe6",
+    neutral: "#6f7a8c",
+    gap: "#aab3c2",
+    grid: "#dfe3ea",
+  },
+  dark: {
+    page: "#11151b",
+    lane: "#151a21",
+    text: "#dfe5ee",
+    dim: "#939eb0",
+    accent: "#6fa8ff",
+    neutral: "#7f8a9c",
+    gap: "#4a5464",
+    grid: "#2b323d",
+  },
 };
 
 export function rgb(hex: string): Rgb {

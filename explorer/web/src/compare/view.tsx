@@ -261,17 +261,39 @@ function Highlight(props: { term: string; profile: ComparedProfile; scale: numbe
   return (
     <For each={parts()}>
       {(part) => (
-        <rect
-          class="lit"
-          data-testid="lit"
-          x={part.x}
-          y="8"
-          width={Math.max(2.5, part.w)}
-          height={LANE_H + 2}
-          fill={props.term === "gaps" ? "none" : app.cssColor(part.e.op)}
-        />
+        <g class="lit" data-testid="lit">
+          <Show when={props.term !== "gaps"}>
+            <rect x={part.x} y="9" width={Math.max(2, part.w)} height={LANE_H} fill={app.cssColor(part.e.op)} />
+          </Show>
+          <rect
+            class="lit-edge"
+            x={part.x}
+            y="8"
+            width={Math.max(2.5, part.w)}
+            height={LANE_H + 2}
+            fill={props.term === "launches" ? `url(#hatch-${props.profile.id})` : "none"}
+          />
+          <Label op={part.e.op} x={part.x} width={part.w} y={9} height={LANE_H} />
+        </g>
       )}
     </For>
+  );
+}
+
+/** The operator's name, shortened to the width; nothing where not even four characters fit. */
+function Label(props: { op: string; x: number; width: number; y: number; height: number }) {
+  const name = () => fitText(shortName(props.op), props.width - 14, (text) => textWidth(`500 12px ${SANS}`, text));
+  return (
+    <Show when={name()}>
+      <text
+        data-testid="compare-name"
+        x={props.x + 8}
+        y={props.y + props.height / 2 + 4}
+        fill={css(textOn(app.color(props.op)))}
+      >
+        {name()}
+      </text>
+    </Show>
   );
 }
 
@@ -279,7 +301,6 @@ function Block(props: { piece: Piece; profile: ComparedProfile; scale: number; y
   const e = () => props.piece.execution;
   const fill = () => app.color(e().op);
   const launch = () => Math.min(props.piece.w, Math.max(0, e().launch_ns ?? 0) * props.scale);
-  const name = () => fitText(shortName(e().op), props.piece.w - 14, (text) => textWidth(`500 12px ${SANS}`, text));
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: a shortcut; the same slice is reached by opening the profile
     <g
@@ -310,16 +331,7 @@ function Block(props: { piece: Piece; profile: ComparedProfile; scale: number; y
           fill={`url(#hatch-${props.profile.id})`}
         />
       </Show>
-      <Show when={name()}>
-        <text
-          data-testid="compare-name"
-          x={props.piece.x + 8}
-          y={props.y + props.height / 2 + 4}
-          fill={css(textOn(fill()))}
-        >
-          {name()}
-        </text>
-      </Show>
+      <Label op={e().op} x={props.piece.x} width={props.piece.w} y={props.y} height={props.height} />
     </g>
   );
 }

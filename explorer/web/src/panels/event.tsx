@@ -219,7 +219,9 @@ function ProfileFacts() {
             <Row name="span">
               <Time ns={c().span_ns} />
             </Row>
-            <Row name="health">{c().health.text}</Row>
+            <Row name="health" title={c().health.text}>
+              {c().health.text}
+            </Row>
           </dl>
           <ul class="facts">
             <For each={c().facts}>{(fact) => <li>{pretty(fact)}</li>}</For>

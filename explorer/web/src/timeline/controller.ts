@@ -62,11 +62,6 @@ export interface Canvases {
 
 /** `?renderer=2d` or `webgl2`, read before the address is rewritten to what a link carries. */
 const ASKED = new URLSearchParams(location.search).get("renderer");
-const COLORS = {
-  light: { grid: "#dfe3ea", text: "#626d7f", accent: "#175fe6", strip: "#fafbfd", measure: "rgb(23 95 230 / 0.10)" },
-  dark: { grid: "#2b323d", text: "#8e99aa", accent: "#6fa8ff", strip: "#151a21", measure: "rgb(111 168 255 / 0.14)" },
-} as const;
-
 export interface Timeline {
   update(inputs: Inputs): void;
   resize(width: number, height: number): void;
@@ -188,7 +183,7 @@ export function createTimeline(
 
   const drawRuler = (v: Viewport): number[] => {
     const i = inputs!;
-    const c = COLORS[i.theme];
+    const c = THEMES[i.theme];
     const h = canvases.ruler.clientHeight;
     const g = prepare(canvases.ruler, width, h);
     g.font = `400 11px ${MONO}`;
@@ -200,17 +195,17 @@ export function createTimeline(
       xs.push(x);
       g.fillStyle = c.grid;
       g.fillRect(Math.round(x), h - 6, 1, 6);
-      g.fillStyle = c.text;
+      g.fillStyle = c.dim;
       if (x + 4 + measureText(g, t.label) < width) g.fillText(t.label, x + 4, h / 2 - 1);
     }
     if (i.brush) drawBand(g, i.brush, v, h);
     return xs;
   };
   const drawBand = (g: CanvasRenderingContext2D, r: Range, v: Pick<Viewport, "start" | "nsPerPx">, h: number): void => {
-    const c = COLORS[inputs!.theme];
+    const c = THEMES[inputs!.theme];
     const a = (Math.min(r.start, r.end) - v.start) / v.nsPerPx;
     const b = (Math.max(r.start, r.end) - v.start) / v.nsPerPx;
-    g.fillStyle = c.measure;
+    g.fillStyle = `${c.accent}1e`;
     g.fillRect(a, 0, b - a, h);
     g.fillStyle = c.accent;
     g.fillRect(a, 0, 1, h);
@@ -219,10 +214,10 @@ export function createTimeline(
 
   const drawOverview = (): void => {
     const i = inputs!;
-    const c = COLORS[i.theme];
+    const c = THEMES[i.theme];
     const h = canvases.overview.clientHeight;
     const g = prepare(canvases.overview, width, h);
-    g.fillStyle = c.strip;
+    g.fillStyle = c.lane;
     g.fillRect(0, 4, width, h - 8);
     const tracks = i.overview?.tracks ?? [];
     const bandH = tracks.length ? Math.min(11, (h - 12) / tracks.length - 1) : 0;
@@ -258,9 +253,9 @@ export function createTimeline(
 
   const drawUnder = (v: Viewport, marks: number[]): void => {
     const i = inputs!;
-    const c = COLORS[i.theme];
+    const c = THEMES[i.theme];
     const g = prepare(canvases.under, width, height);
-    g.fillStyle = c.strip;
+    g.fillStyle = c.lane;
     for (const row of i.layout.rows) {
       if (row.kind === "group") continue;
       const y = row.laneTop - v.scrollTop - 4;
@@ -316,7 +311,7 @@ export function createTimeline(
 
   const drawOverlay = (v: Viewport): void => {
     const i = inputs!;
-    const c = COLORS[i.theme];
+    const c = THEMES[i.theme];
     const g = prepare(canvases.overlay, width, height);
     if (scene) drawText(g, scene, v);
     const toX = (ns: number): number => (ns - v.start) / v.nsPerPx;
@@ -384,7 +379,7 @@ export function createTimeline(
       g.beginPath();
       g.roundRect(x, 6, w, 22, 5);
       g.fill();
-      g.fillStyle = i.theme === "dark" ? "#0d1117" : "#ffffff";
+      g.fillStyle = c.page;
       g.textBaseline = "middle";
       g.fillText(text, x + 8, 17.5);
     }
