@@ -432,6 +432,9 @@ def test_a_term_highlights_its_part_of_every_execution(three: str, show: Show) -
     for term, parts in (("launches", 8), ("engines and DMA", 8), ("gaps", 5)):
         page.locator(f"[data-testid=compare-term][data-name='{term}']").click()
         expect(lit).to_have_count(parts)
+        for name in lit.locator("text").all():
+            text, part = name.bounding_box(), name.locator("..").bounding_box()
+            assert text is not None and part is not None and text["x"] + text["width"] <= part["x"] + part["width"] - 3
         expect(page.locator("[aria-pressed=true]").filter(has_text=term)).to_have_count(1)
     page.get_by_role("button", name="gaps").press("Enter")  # again: nothing is singled out
     expect(lit).to_have_count(0)
