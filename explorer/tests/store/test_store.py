@@ -102,13 +102,13 @@ import sys, time
 from pathlib import Path
 from neuronscope.readers import write
 from neuronscope.store import Store
-real = write._write
-def slow(path, table):
-    real(path, table)
+real = write.Writer._write
+def slow(self, name, pieces):
+    real(self, name, pieces)
     Path(sys.argv[3]).touch()
     time.sleep(60)
 if sys.argv[3] != "-":
-    write._write = slow
+    write.Writer._write = slow
 Store(sys.argv[1]).add(sys.argv[2])
 """
 

@@ -69,9 +69,10 @@ class _File:
     def _read(self, store_dir: Path, report: Progress) -> IngestResult:
         trace = self.load(lambda done: report("parse", 0.05 + 0.5 * done), store_dir)
         report("link", 0.6)
-        built = model.build(trace)
-        report("write", 0.85)
-        result = write.write_profile(trace, built, self.source, store_dir)
+        with write.Writer(store_dir) as writer:
+            built = model.build(trace, writer.write)
+            report("write", 0.85)
+            result = write.write_profile(trace, built, self.source, writer)
         report("write", 1.0)
         return result
 

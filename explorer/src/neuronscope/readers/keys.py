@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
@@ -35,16 +36,22 @@ def pair_codes(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64:
 
 
 def codes_of(keys: npt.NDArray[np.int64]) -> Int64:
-    """One code per distinct column of `keys`, in the order of the columns."""
+    """One code per distinct column of `keys`."""
     code = np.zeros(keys.shape[1], np.int64)
     for row in keys:
         if len(row) and row[0] == row[-1] and (row == row[0]).all():
             continue
-        values, inverse = np.unique(row, return_inverse=True)
-        code = code * len(values) + inverse
-        if len(values) > 1 and code.max(initial=0) > 2**40:
-            code = np.unique(code, return_inverse=True)[1].astype(np.int64)
+        found, count = _numbered(row)
+        code = code * count + found
+        if count > 1 and code.max(initial=0) > 2**40:
+            code = _numbered(code)[0].astype(np.int64)
     return code
+
+
+def _numbered(values: npt.NDArray[np.int64]) -> tuple[Int64, int]:
+    """A dense number per distinct value, in order of appearance, and how many there are. Hashed, not sorted."""
+    encoded = pa.array(values).dictionary_encode()
+    return encoded.indices.to_numpy(), len(encoded.dictionary)
 
 
 def latest_row(group: Int64, end: Int64, rows: Int64) -> Int64:

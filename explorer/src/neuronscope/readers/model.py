@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from neuronscope.readers import lanes
 from neuronscope.readers.arguments import Inputs, attributes, decode, emulator_facts, print_inputs, texts_of
-from neuronscope.readers.exact import Int64
+from neuronscope.readers.exact import Int64, TextColumn
 from neuronscope.readers.keys import codes_of, latest_row, lookup, lookup_sorted, match_arrows, pair_codes
+from neuronscope.readers.narrow import narrow
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.tables import named_table
 from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, Events, Role, Trace
@@ -29,6 +30,7 @@ __all__ = ["Built", "build"]
 Bools = npt.NDArray[np.bool_]
 
 _STEP = re.compile(r"ProfilerStep#(\d+)$")
+_ROWS_AT_ONCE = 65_536
 _LAUNCH = re.compile(r"(?i)launch|memcpy|memset")
 _NO_WORK_TASKS = re.compile(r"(?i)event|notify|wait|record|placeholder|profiling|model_maintaince")
 
@@ -44,12 +46,20 @@ class Built:
         self.processes = 0
 
 
-def build(trace: Trace) -> Built:
-    """Make the tables of a trace."""
+Emit = Callable[[str, Iterator[pa.Table]], None]
+
+
+def build(trace: Trace, emit: Emit) -> Built:
+    """Make the tables of a trace.
+
+    The one that is as large as the file goes to `emit` in pieces, early: its rows are known before any link is, and
+    another thread can write it meanwhile. `trace.events` is used up.
+    """
     model = _Model(trace)
+    model.sort()
+    model.assign_processes()
+    emit("SystemProfileEvents", model.events_pieces())
     for step in (
-        model.sort,
-        model.assign_processes,
         model.find_operators,
         model.find_steps,
         model.link_hosts,
@@ -78,10 +88,7 @@ class _Model:
     def sort(self) -> None:
         """Ids are rows in order of start; of equal starts the longest first, so that parents precede children."""
         events = self.trace.events
-        length = np.maximum(events.end - events.start, 1)
-        order = np.lexsort((-length, events.start))
-        self.ev: Events = events.take(order)
-        ev = self.ev
+        ev = self.ev = self.trace.events = events.sorted_by_start()
         self.ids = np.arange(len(ev), dtype=np.int64)
         self.host = np.isin(ev.role, [*HOST_ROLES])
         self.device = np.isin(ev.role, [*DEVICE_ROLES])
@@ -352,19 +359,24 @@ class _Model:
         linked = np.unique(op[op >= 0])
         if not len(linked):
             return shapes, dtypes
-        texts = self.ev.args.read(linked).to_pylist()
-        decoded = decode(texts, Inputs)
-        table: dict[tuple[bytes, bytes], tuple[str, str]] = {}
-        printed = []
-        for item in decoded:
-            key = (bytes(item.dims), bytes(item.types))
-            if key not in table:
-                table[key] = print_inputs(*key)
-            printed.append(table[key])
+        printed_shapes: list[Any] = []
+        printed_types: list[Any] = []
+        for low in range(0, len(linked), _ROWS_AT_ONCE):
+            some = linked[low : low + _ROWS_AT_ONCE]
+            decoded = decode(self.ev.args.read(some).to_pylist(), Inputs)
+            dims = TextColumn.join([item.dims for item in decoded]).binary().dictionary_encode()
+            types = TextColumn.join([item.types for item in decoded]).binary().dictionary_encode()
+            texts, kinds = dims.dictionary.to_pylist(), types.dictionary.to_pylist()
+            pairs = dims.indices.to_numpy().astype(np.int64) * len(kinds) + types.indices.to_numpy()
+            distinct, where = np.unique(pairs, return_inverse=True)
+            printed = [print_inputs(texts[pair // len(kinds)], kinds[pair % len(kinds)]) for pair in distinct.tolist()]
+            printed_shapes.append(np.array([shape for shape, _ in printed], object)[where])
+            printed_types.append(np.array([kind for _, kind in printed], object)[where])
+            self.ev.args.forget()
         at = np.searchsorted(linked, op)
         known = op >= 0
-        shapes[known] = np.array([p[0] for p in printed], object)[at[known]]
-        dtypes[known] = np.array([p[1] for p in printed], object)[at[known]]
+        shapes[known] = np.concatenate(printed_shapes)[at[known]]
+        dtypes[known] = np.concatenate(printed_types)[at[known]]
         return shapes, dtypes
 
     def _note_launches(self, rows: Int64, launches: Int64) -> None:
@@ -647,7 +659,8 @@ class _Model:
 
     def _slices(self, rows: Int64, track: Int64, lane: Int64) -> None:
         ev, execution = self.ev, self.execution
-        order = np.lexsort((ev.start[rows], lane, track))
+        place = track * (int(lane.max(initial=0)) + 1) + lane  # rows are in order of start already
+        order = np.argsort(narrow(place), kind="stable")
         rows, track, lane = rows[order], track[order], lane[order]
         launch = np.zeros(len(ev), np.int64)
         estimated = np.zeros(len(ev), np.bool_)
@@ -878,7 +891,6 @@ class _Model:
                     "step": self.step_at(ev.start[rows[order]]),
                 },
             )
-        self.tables["SystemProfileEvents"] = self._events_table()
         drawn = ~np.isin(ev.role, (Role.SPAN, Role.INSTANT))
         if len(ev):
             first, last = int(ev.start[drawn].min(initial=2**62)), int(ev.end[drawn].max(initial=-(2**62)))
@@ -913,7 +925,7 @@ class _Model:
             found = (high > low)[index]
             events = np.where(found, hardware[np.minimum(low[index] + rank, len(hardware) - 1)], following[index])
             gap = {
-                name: value[index] if isinstance(value, np.ndarray) else [value[i] for i in index]
+                name: value[index] if isinstance(value, np.ndarray) else value.take(pa.array(index))
                 for name, value in gap.items()
             }
             gap["gap_id"] = np.arange(len(index), dtype=np.int64)
@@ -921,40 +933,55 @@ class _Model:
             following = events
         return named_table("Gap", {**gap, "track_id": self.track_of[following]})
 
-    def _events_table(self) -> pa.Table:
-        ev, trace = self.ev, self.trace
-        count = len(ev)
-        sources = ["framework", "runtime", "device", "neuron_rt", "neuron_hw"]
+    def events_pieces(self) -> Iterator[pa.Table]:
+        """SystemProfileEvents in the order of the ids, some ten thousand rows at a time."""
+        names = pa.array(self.names or [""])  # as they are now; later passes add others
+        sources = pa.array(["framework", "runtime", "device", "neuron_rt", "neuron_hw"])
+        instance = pa.array([self.trace.instance])
+        ev = self.ev
+        return (self._events_piece(ev, rows, names, sources, instance) for rows in ev.args.pieces())
+
+    def _events_piece(
+        self, ev: Events, rows: slice, names: pa.Array, sources: pa.Array, instance: pa.Array
+    ) -> pa.Table:
+        count = rows.stop - rows.start
+        role, device = ev.role[rows], self.device[rows]
         source = np.zeros(count, np.int32)
-        source[np.isin(ev.role, (Role.RUNTIME, Role.OVERHEAD))] = 1
-        source[self.device | (ev.role == Role.DEVICE_ANNOTATION)] = 4 if trace.neuron else 2
-        source[ev.role == Role.NRT] = 3
-        link = np.where(ev.execution_id >= 0, ev.execution_id, ev.correlation)
+        source[np.isin(role, (Role.RUNTIME, Role.OVERHEAD))] = 1
+        source[device | (role == Role.DEVICE_ANNOTATION)] = 4 if self.trace.neuron else 2
+        source[role == Role.NRT] = 3
+        link = np.where(ev.execution_id[rows] >= 0, ev.execution_id[rows], ev.correlation[rows])
         linked = link >= 0
         offsets = np.concatenate(([0], np.cumsum(linked))).astype(np.int32)
         flow = pa.ListArray.from_arrays(pa.array(offsets), pc.cast(pa.array(link[linked]), pa.string()))
-        on_device = self.device | np.isin(ev.role, (Role.DRIVER, Role.NRT, Role.DEVICE_ANNOTATION))
-        nc = np.where(ev.nc >= 0, ev.nc, ev.device)
-        stream = np.isin(ev.role, (Role.DRIVER,)) | (self.device & (ev.stream >= 0))
-        return named_table(
+        on_device = device | np.isin(role, (Role.DRIVER, Role.NRT, Role.DEVICE_ANNOTATION))
+        nc = np.where(ev.nc[rows] >= 0, ev.nc[rows], ev.device[rows])
+        stream_id, pcore = ev.stream[rows], np.ascontiguousarray(ev.pcore[rows])
+        stream = np.isin(role, (Role.DRIVER,)) | (device & (stream_id >= 0))
+        start, end = ev.start[rows], ev.end[rows]
+        table = named_table(
             "SystemProfileEvents",
             {
-                "id": self.ids,
-                "name": pa.DictionaryArray.from_arrays(self.name_code.astype(np.int32), pa.array(self.names or [""])),
-                "start_ts": ev.start,
-                "end_ts": ev.end,
-                "duration_ns": ev.end - ev.start,
-                "trace_event_source": pa.DictionaryArray.from_arrays(source, pa.array(sources)),
-                "instance_id": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([trace.instance])),
-                "process_id": self.process,
-                "thread_id": ev.tid,
+                "id": self.ids[rows],
+                "name": pa.DictionaryArray.from_arrays(self.name_code[rows].astype(np.int32), names),
+                "start_ts": start,
+                "end_ts": end,
+                "duration_ns": end - start,
+                "trace_event_source": pa.DictionaryArray.from_arrays(source, sources),
+                "instance_id": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), instance),
+                "process_id": self.process[rows],
+                "thread_id": ev.tid[rows],
                 "nc_idx": pa.array(nc, mask=~on_device | (nc < 0)),
-                "pcore_idx": pa.array(ev.pcore, mask=ev.pcore < 0),
+                "pcore_idx": pa.array(pcore, mask=pcore < 0),
                 "flow_id": flow,
-                "framework_stream_id": pc.cast(pa.array(ev.stream, mask=~stream), pa.string()).dictionary_encode(),
-                "extra_attributes_json": attributes(ev.category, ev.args.read()),
+                "framework_stream_id": pc.cast(pa.array(stream_id, mask=~stream), pa.string()).dictionary_encode(),
+                "extra_attributes_json": attributes(
+                    ev.category.slice(rows.start, count), ev.args.read(np.arange(rows.start, rows.stop))
+                ).cast(pa.string()),
             },
         )
+        ev.args.forget()
+        return table
 
     def note(self, kind: str, count: int, message: str) -> None:
         """Report a kind of event once."""

@@ -19,6 +19,8 @@ from neuronscope.readers.texts import Spill, Stored, Texts
 __all__ = ["REFUSED", "Columns", "Event", "LooseEvent", "Piece", "columns_of", "concat", "parse_piece", "tighten"]
 
 _MISSING = msgspec.Raw(b"")
+_ABSENT = float("nan")  # what no JSON holds
+_Id = int | str | float | None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -27,8 +29,8 @@ class Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
-    pid: msgspec.Raw = _MISSING
-    tid: msgspec.Raw = _MISSING
+    pid: _Id = _ABSENT
+    tid: _Id = _ABSENT
     ts: msgspec.Raw = _MISSING
     dur: msgspec.Raw = _MISSING
     id: msgspec.Raw = _MISSING
@@ -47,9 +49,6 @@ class LooseEvent(msgspec.Struct, gc=False):
     dur: msgspec.Raw = _MISSING
     id: msgspec.Raw = _MISSING
     args: msgspec.Raw = _MISSING
-
-
-_Id = int | str | float | None
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -153,12 +152,22 @@ def tighten(loose: LooseEvent) -> Event:
             value = bytes(raw).decode("utf-8", "replace")
         return value if isinstance(value, str) else "" if value is None else bytes(raw).decode("utf-8", "replace")
 
+    def scalar(raw: msgspec.Raw) -> _Id:
+        if not len(raw):
+            return _ABSENT
+        try:
+            value = msgspec.json.decode(raw)
+        except REFUSED:
+            value = False
+        plain = value is None or (isinstance(value, int | str | float) and not isinstance(value, bool))
+        return value if plain else bytes(raw).decode("utf-8", "replace")
+
     return Event(
         text(loose.ph),
         text(loose.cat),
         text(loose.name),
-        loose.pid,
-        loose.tid,
+        scalar(loose.pid),
+        scalar(loose.tid),
         loose.ts,
         loose.dur,
         loose.id,
@@ -178,8 +187,8 @@ def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
         ph=_coded(ph),
         cat=category,
         name=_coded(name),
-        pid=TextColumn.join(pid).binary().dictionary_encode(),
-        tid=TextColumn.join(tid).binary().dictionary_encode(),
+        pid=_numbered(pid),
+        tid=_numbered(tid),
         ids=spill.store(id_texts) if spill else id_texts.binary(),
         args=spill.store(texts) if spill else texts.binary(),
         ts=times.ns,
@@ -192,6 +201,14 @@ def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
 
 def _coded(values: Sequence[str]) -> pa.DictionaryArray:
     return pa.array(values, pa.string()).dictionary_encode()
+
+
+def _numbered(values: Sequence[_Id]) -> pa.DictionaryArray:
+    """Process or thread ids of any type, as JSON text (empty: none)."""
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    codes = np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
+    texts = [b"" if value is _ABSENT else msgspec.json.encode(value) for value in numbers]
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(texts, pa.binary()))
 
 
 _ID_KEYS = {

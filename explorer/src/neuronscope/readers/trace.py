@@ -90,6 +90,25 @@ class Events:
                 values[name] = column.take(rows if isinstance(column, Texts) else index)
         return Events(**values)
 
+    def sorted_by_start(self) -> Events:
+        """All rows in order of start; of equal starts the longest first, so that parents precede children.
+
+        Uses up the columns of this one on the way, so that both never take memory at once.
+        """
+        order = np.lexsort((self.start - np.maximum(self.end, self.start + 1), self.start))
+        if len(order) < 2**31:
+            order = order.astype(np.int32)
+        values: dict[str, Any] = {}
+        index = pa.array(order)
+        for name in self.__dataclass_fields__:
+            column = getattr(self, name)
+            object.__setattr__(self, name, None)
+            if isinstance(column, np.ndarray):
+                values[name] = rows_of(column, order)
+            else:
+                values[name] = column.take(order if isinstance(column, Texts) else index)
+        return Events(**values)
+
 
 def concat_events(parts: Sequence[Events]) -> Events:
     """All rows of `parts`."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from neuronscope.readers.exact import Int64
 
@@ -25,32 +27,55 @@ def duration_text(duration_ns: int) -> str:
     return f"{seconds:.3g} s" if size < 999_500_000_000 else f"{seconds:.0f} s"
 
 
-def gap_texts(gap: Int64, cause: npt.NDArray[Any], called: Int64, before: Int64, start: Int64) -> list[str]:
+def gap_texts(gap: Int64, cause: npt.NDArray[Any], called: Int64, before: Int64, start: Int64) -> pa.Array:
     """One sentence per gap: its length and why it is there. -1 in `called`: no launch call is known."""
-    texts = []
-    columns = (gap.tolist(), cause.tolist(), called.tolist(), before.tolist(), start.tolist())
-    for length, reason, call, previous, begin in zip(*columns, strict=True):
-        text = f"{duration_text(length)} idle: "
-        if reason == "host_late":
-            text += "host late"
-            if call > previous:
-                text += f" (next launch call began {duration_text(call - previous)} after)"
-        elif reason == "launch_latency":
-            text += "launch latency"
-            if call >= 0:
-                text += f" (the device began {duration_text(begin - call)} after the call)"
-        elif reason == "execution_gap":
-            text += "fixed gap between two executions"
-        elif reason == "sync":
-            text += "the host waited for the device"
-        elif reason == "stream":
-            text += "waiting for another stream"
-        elif call >= 0:
-            text += f"cause unknown (the launch call began {duration_text(previous - call)} before the previous end)"
-        else:
-            text += "cause unknown (no launch call in the file)"
-        texts.append(text)
-    return texts
+    known = called >= 0
+    kinds = np.array([_CAUSES.get(reason, "") for reason in cause.tolist()] or [""], object)[: len(gap)]
+    unknown = kinds == ""
+    head = np.where(unknown, "cause unknown", kinds)
+    late, latency = (cause == "host_late") & (called > before), (cause == "launch_latency") & known
+    earlier = unknown & known
+    opening = np.select(
+        [late, latency, earlier, unknown],
+        [
+            " (next launch call began ",
+            " (the device began ",
+            " (the launch call began ",
+            " (no launch call in the file)",
+        ],
+        "",
+    )
+    closing = np.select([late, latency, earlier], [" after)", " after the call)", " before the previous end)"], "")
+    since = np.select([late, latency, earlier], [called - before, start - called, before - called], 0)
+    told = pa.array(late | latency | earlier)
+    return pc.binary_join_element_wise(
+        _durations(gap),
+        pa.scalar(" idle: "),
+        pa.array(head, pa.string()),
+        pa.array(opening, pa.string()),
+        pc.if_else(told, _durations(since), ""),
+        pa.array(closing, pa.string()),
+        "",
+    )
+
+
+_CAUSES = {
+    "host_late": "host late",
+    "launch_latency": "launch latency",
+    "execution_gap": "fixed gap between two executions",
+    "sync": "the host waited for the device",
+    "stream": "waiting for another stream",
+}
+
+
+def _durations(values: Int64) -> pa.Array:
+    """`duration_text` of each; durations that print alike are printed once."""
+    size = np.abs(values)
+    step = np.power(10, np.clip(np.floor(np.log10(np.maximum(size, 1))).astype(np.int64) - 4, 0, None))
+    rough = np.sign(values) * ((size + step // 2) // step * step)  # five digits, of which three are printed
+    coded = pa.array(rough).dictionary_encode()
+    texts = pa.array([duration_text(value) for value in coded.dictionary.to_pylist()], pa.string())
+    return texts.take(coded.indices)
 
 
 def iso_time(time_ns: int) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,13 +17,52 @@ from neuronscope.readers.result import BOOKKEEPING, IngestResult, IngestWarning
 from neuronscope.readers.trace import Trace
 from neuronscope.schema.published import arrow_schema, schema_fields
 
-__all__ = ["write_profile"]
+__all__ = ["Writer", "write_profile"]
 
 _ROW_GROUP = 65_536
 
 
-def write_profile(trace: Trace, built: Built, source: Path, store_dir: Path) -> IngestResult:
-    """Write every table that has rows.
+class Writer:
+    """Writes tables in two threads, while others are still being made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(2)
+        self._begun: dict[str, Future[int]] = {}
+
+    def write(self, name: str, pieces: Iterable[pa.Table]) -> None:
+        """Begin to write a table of some pieces; those are made in the writing thread."""
+        self._begun[name] = self._pool.submit(self._write, name, iter(pieces))
+
+    def finish(self) -> dict[str, int]:
+        """Wait for all; rows of each table that has some."""
+        rows = {name: begun.result() for name, begun in self._begun.items()}
+        return {name: count for name, count in rows.items() if count}
+
+    def _write(self, name: str, pieces: Iterator[pa.Table]) -> int:
+        rows, path, writer = 0, self._folder / f"{name}.parquet", None
+        try:
+            for table in pieces:
+                if not table.num_rows:
+                    continue
+                if writer is None:
+                    writer = pq.ParquetWriter(path, table.schema, **_settings(table.schema))
+                writer.write_table(table, row_group_size=_ROW_GROUP)
+                rows += table.num_rows
+        finally:
+            if writer is not None:
+                writer.close()
+        return rows
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        self._pool.shutdown(cancel_futures=kind is not None)
+
+
+def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> IngestResult:
+    """Write every table that has rows, and wait for those begun before.
 
     Raises:
         FormatError: nothing of the source could be kept.
@@ -67,14 +109,11 @@ def write_profile(trace: Trace, built: Built, source: Path, store_dir: Path) -> 
     tables["ProfileInfo"] = pa.Table.from_pylist(
         [{"key": key, "value": value} for key, value in facts.items()], schema=arrow_schema("ProfileInfo")
     )
-    tables["SchemaFields"] = schema_fields(tables)
-    with ThreadPoolExecutor(2) as pool:
-        # The largest first, beside all others.
-        for done in [
-            pool.submit(_write, store_dir / f"{name}.parquet", table)
-            for name, table in sorted(tables.items(), key=lambda item: -item[1].nbytes)
-        ]:
-            done.result()
+    for name, table in sorted(tables.items(), key=lambda item: -item[1].nbytes):  # the largest first
+        writer.write(name, (table,))
+    written = writer.finish()
+    writer.write("SchemaFields", (schema_fields(written),))
+    written = writer.finish()
     return IngestResult(
         format=trace.format,
         source=source,
@@ -90,7 +129,7 @@ def write_profile(trace: Trace, built: Built, source: Path, store_dir: Path) -> 
         processes=built.processes,
         ranks=trace.ranks,
         report=report,
-        tables={name: table.num_rows for name, table in tables.items()},
+        tables=written,
         bytes_read=trace.bytes_read,
     )
 
@@ -107,14 +146,11 @@ def _label(trace: Trace, built: Built) -> str:
     return f"real · {trace.facts['device_name']}" if "device_name" in trace.facts else "recorded"
 
 
-def _write(path: Path, table: pa.Table) -> None:
-    names = [f.name for f in table.schema if pa.types.is_dictionary(f.type) or pa.types.is_boolean(f.type)]
-    pq.write_table(
-        table,
-        path,
-        compression="zstd",
-        compression_level=1,
-        row_group_size=_ROW_GROUP,
-        use_dictionary=names,
-        write_statistics=[f.name for f in table.schema if pa.types.is_integer(f.type)],
-    )
+def _settings(schema: pa.Schema) -> dict[str, Any]:
+    names = [f.name for f in schema if pa.types.is_dictionary(f.type) or pa.types.is_boolean(f.type)]
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": names,
+        "write_statistics": [f.name for f in schema if pa.types.is_integer(f.type)],
+    }
