@@ -42,6 +42,14 @@ def test_bytes_are_the_reason_at_4096(build_tables, works):
     assert "Bytes are the reason: 384 MiB instead of 64.0 MiB, 926 us at HBM peak, a lower bound." in result.sentence
 
 
+def test_options_of_the_profiler_that_differ_are_warned_about(build_tables, rmsnorm):
+    runs = [
+        profile(build_tables, name, rmsnorm, info={"notes.with_stack": stack})
+        for name, stack in (("a", "1"), ("b", "0"))
+    ]
+    assert any("with_stack: a 1, b 0" in warning for warning in compare(runs).warnings)
+
+
 def test_equal_runs_have_no_difference(build_tables, rmsnorm):
     runs = [profile(build_tables, name, rmsnorm) for name in ("a", "b")]
     assert compare(runs).sentence == "No difference in span: both take 2.39 ms."
@@ -51,8 +59,10 @@ def test_a_term_that_works_against_the_difference_is_said(build_tables, works):
     slow = [works("aten::mm", program=900_000)]
     fast = [works("aten::mm", program=100_000), works("aten::mm", program=100_000)]
     sentence = compare([profile(build_tables, "one", slow), profile(build_tables, "two", fast)]).sentence
-    assert sentence.startswith("Engines and DMA take 700 us more: that is 232 % of the difference.")
-    assert "Launches (-127 %) and gaps (-4 %) work against it." in sentence
+    assert sentence.startswith(
+        "one takes 302 us longer: engines and DMA take 700 us more; launches 385 us less; gaps 13.0 us less."
+    )
+    assert "%" not in sentence  # no share of a difference is more than all of it
     assert "Bytes are no reason: the slower run moves no more" in sentence
 
 

@@ -223,3 +223,17 @@ def test_our_own_mistake_shows_no_traceback(client, monkeypatch):
     response = client.get("/api/profiles/naive")
     assert response.status_code == 500
     assert "ZeroDivisionError" in response.json()["error"] and "Traceback" not in response.text
+
+
+def test_a_profile_read_anew_while_open_is_said_to_be_gone(
+    build_tables, rmsnorm, works, write_tables, tmp_path, client_of
+):
+    folder = write_tables(build_tables(rmsnorm), tmp_path / "naive")
+    client = client_of(create_app([Profile("naive", folder, tmp_path / "my trace.json")]))
+    ok(client, "/api/profiles/naive")
+    folder.rename(tmp_path / "old")  # what a store does when the source has changed
+    write_tables(build_tables([works("aten::sort", program=9_000)]), folder)
+    for path in ("/api/profiles/naive", "/api/profiles/naive/tiles", "/api/profiles/naive/gaps", "/api/compare"):
+        answer = client.get(path)
+        assert answer.status_code == 410, path
+        assert "read anew" in answer.json()["error"] and "'" in answer.json()["error"]

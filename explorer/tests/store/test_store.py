@@ -164,6 +164,9 @@ def test_sql_takes_parameters_and_joins_tables(store: Store, trace: Path) -> Non
         "COPY (SELECT 1) TO 'out.csv'",
         "CREATE TABLE t AS SELECT 1",
         "SELECT 1; SELECT 2",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO 'out.csv'",
+        "/* */ explain -- it\n (ANALYZE, FORMAT JSON) COPY (SELECT 1) TO 'out.csv'",
+        "EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1",
         "SELECT * FROM read_text('/etc/hostname')",
         "SELECT nothing FROM Execution",
         "SELEC",
@@ -199,3 +202,58 @@ def test_odd_characters_in_paths_are_no_obstacle(tmp_path: Path) -> None:
     profile = Store(folder / "store").add(path, name="mine")
     assert profile.sql("SELECT count(*) AS n FROM Execution").to_pylist() == [{"n": 1}]
     assert profile.name == "mine"
+
+
+def test_another_name_does_not_read_the_source_again(store: Store, trace: Path) -> None:
+    first = store.add(trace)
+    renamed = store.add(trace, name="baseline")
+    assert same_ingest(renamed, first)
+    assert renamed.name == "baseline"
+    assert [p.name for p in store.list()] == ["baseline"]
+    assert store.add(trace).name == "baseline"
+
+
+def test_a_library_that_cannot_be_written_can_still_be_read(
+    store: Store, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = store.add(trace)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(library, "locked", refuse)
+    assert same_ingest(store.add(trace), first)
+    trace.write_text(json.dumps({**TRACE, "traceEvents": TRACE["traceEvents"][:1]}))  # type: ignore[index]
+    with pytest.raises(library.StoreError, match="cannot be written"):
+        store.add(trace)
+
+
+def test_a_full_disk_is_said_in_one_line_and_leaves_nothing(
+    store: Store, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(library, "_write_manifest", full)
+    with pytest.raises(library.StoreError, match="no room for the profile"):
+        store.add(trace)
+    assert [p for p in store.root.rglob("*") if p.is_file() and not p.name.endswith(".lock")] == []
+
+
+def test_a_replacement_cut_short_keeps_the_old_profile_until_the_new_one_is_made(
+    store: Store, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = store.add(trace)
+    left = first.path.parent / f".making-{first.id}-killed"
+    left.mkdir()
+    first.path.rename(left / "old")  # between the two renames of a replacement
+    assert store.list() == []
+    assert same_ingest(store.add(trace), first)
+    assert [p.name for p in first.path.parent.glob(".making-*")] == []
+
+
+def test_names_that_are_not_unicode_are_no_obstacle(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"t\xff.json")
+    path.write_text(json.dumps(TRACE))
+    assert store.add(path).source == path
+    assert store.list()[0].source == path

@@ -150,7 +150,8 @@ def compare(profiles: Sequence[Profile], base: str | None = None) -> Comparison:
         widest = max(others, key=lambda one: abs(one.totals["span_ns"] - chosen.totals["span_ns"]))
         sentence = explain(chosen, widest, split)
         if len(others) > 1:
-            sentence = f"{chosen.name} against {widest.name}: {sentence[0].lower()}{sentence[1:]}"
+            named = sentence.startswith((chosen.name, widest.name))
+            sentence = f"{chosen.name} against {widest.name}: {sentence if named else _lower(sentence)}"
     return Comparison(chosen, compared, tuple(_warnings(compared)), sentence, split)
 
 
@@ -210,7 +211,7 @@ def explain(base: Compared, other: Compared, split: bool) -> str:
     """One or two computed sentences on the difference in span between two profiles.
 
     The slower one is described against the faster one, whichever is the base. Percentages are of the difference in
-    span; terms that work against it are said to.
+    span; where a term works against it, times are given instead.
     """
     if not base.totals["device_time_ns"] or not other.totals["device_time_ns"]:
         silent = base if not base.totals["device_time_ns"] else other
@@ -228,25 +229,26 @@ def explain(base: Compared, other: Compared, split: bool) -> str:
     deltas["gaps"] -= late.get(slow.profile.id, 0) - late.get(fast.profile.id, 0)
     order = sorted(deltas, key=lambda name: -deltas[name])
     main = order[0]
+    more = [name for name in order[1:] if deltas[name] > 0]
+    less = [name for name in reversed(order) if deltas[name] < 0]
+    reason = _main_text(main, slow, fast, deltas[main])
+    parts = []
+    if less:  # a share of what remains after others worked against it says nothing: amounts do
+        clauses = [_lower(reason) + (f", {format_ns(deltas[main])} more" if main == "launches" else "")]
+        clauses += [f"{name} {format_ns(deltas[name])} more" for name in more]
+        clauses += [f"{name} {format_ns(-deltas[name])} less" for name in less]
+        aside = ", without waiting for this machine's host" if late else ""
+        head = f"{slow.name} takes {format_ns(difference)} longer{aside}: {'; '.join(clauses)}."
+    else:
+        of_what = "the difference that is not the host's" if late else "the difference"
+        head = f"{reason}: that is {format_percent(deltas[main] / difference)} of {of_what}."
+        if more:
+            listed = ", ".join(f"{name} {format_percent(deltas[name] / difference)}" for name in more)
+            parts.append(f"{_capital(listed)}.")
     share = difference / spans[0]
-    part = format_percent(deltas[main] / difference)
-    of_what = "the difference that is not the host's" if late else "the difference"
-    head = f"{_main_text(main, slow, fast, deltas[main])}: that is {part} of {of_what}."
     if share < _SAME:
         head = (
             f"Nearly the same span, {format_ns(spans[0])} and {format_ns(spans[1])} ({share * 100:.2g} % apart). {head}"
-        )
-    with_it = [name for name in order[1:] if deltas[name] > 0]
-    against = [name for name in reversed(order) if deltas[name] < 0]
-    parts = []
-    if with_it:
-        parts.append(
-            _capital(", ".join(f"{name} {format_percent(deltas[name] / difference)}" for name in with_it)) + "."
-        )
-    if against:
-        listed = " and ".join(f"{name} (-{format_percent(-deltas[name] / difference)})" for name in against)
-        parts.append(
-            f"{_capital(listed)} work{'s' if len(against) == 1 and against[0] == 'device busy' else ''} against it."
         )
     parts += [_bytes_sentence(slow, fast, deltas, main, difference), _late_sentence(base, other, late)]
     return " ".join([head, *(part for part in parts if part)])
@@ -277,6 +279,10 @@ def _late_sentence(base: Compared, other: Compared, late: dict[str, int]) -> str
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _main_text(name: str, slow: Compared, fast: Compared, delta: int) -> str:
@@ -324,7 +330,13 @@ _FACTS = {
     "emulated": "emulated",
     "lnc": "physical cores per logical core",
     "host_model": "host model",
+    "world_size": "world size",
+    "notes.with_stack": "profiler option with_stack",
+    "notes.record_shapes": "profiler option record_shapes",
+    "notes.profile_memory": "profiler option profile_memory",
 }
+# Older writers omit them: unknown is no difference.
+_OPTIONS = frozenset(key for key in _FACTS if key == "world_size" or key.startswith("notes."))
 
 
 def _warnings(compared: Sequence[Compared]) -> list[str]:
@@ -334,7 +346,8 @@ def _warnings(compared: Sequence[Compared]) -> list[str]:
     found = []
     for key, label in _FACTS.items():
         values = [one.profile.info.get(key, "") for one in compared]
-        if len(set(values)) > 1:
+        told = [value for value in values if value] if key in _OPTIONS else values
+        if len(set(told)) > 1:
             listed = ", ".join(f"{one.name} {value or 'unknown'}" for one, value in zip(compared, values, strict=True))
             found.append(f"Different {label}: {listed}.")
     costs = sorted({key for one in compared for key in one.profile.info if key.startswith("device_cost_ns.")})

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.schema import own
+from neuronscope.store.query import SqlError as QueryError
+from neuronscope.store.query import check_query, first_line, time_limit
 
 if TYPE_CHECKING:
     from neuronscope.analysis.operators import Operators
@@ -46,10 +47,6 @@ _SQL_FILES = (
     "work_by_step",
     "op_paths",
 )  # in order of use
-
-
-class QueryError(NeuronscopeError, ValueError):
-    """A user's SQL is wrong or not allowed; the text is DuckDB's first line."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +99,7 @@ class Profile:
         self.source = source
         self.ingest_result = ingest_result
         self.directory = tables if isinstance(tables, Path) else None
+        self._folder = _folder_identity(self.directory)
         self._connection = duckdb.connect(config={"threads": 2})
         self._lock = Lock()
         self._created: set[str] = set()
@@ -171,24 +169,33 @@ class Profile:
                 self._connection.execute(f'CREATE TABLE "{name}" AS {query}')
                 self._created.add(name)
 
-    def sql(self, text: str) -> pa.Table:
+    @property
+    def replaced(self) -> bool:
+        """The folder was made anew since this profile was opened, since its source had changed."""
+        now = _folder_identity(self.directory)
+        return now is not None and now != self._folder
+
+    def sql(self, text: str, timeout_s: float | None = None) -> pa.Table:
         """Run a user's query over the profile's tables and the macros of `analysis/sql`; nothing can be written.
 
+        Args:
+            text: one SELECT (WITH, FROM, DESCRIBE, EXPLAIN of one).
+            timeout_s: seconds after which it is stopped; None: never.
+
         Raises:
-            QueryError: a syntax error, an unknown name, more than one statement, or a statement that is not a query.
+            QueryError: a syntax error, an unknown name, more than one statement, a statement that is not a query, or
+                it took too long.
         """
+        check_query(text)
+        with self._lock:
+            cursor = self._connection.cursor()
         try:
-            statements = duckdb.extract_statements(text)
+            with time_limit(cursor, timeout_s):
+                return cursor.sql(text).to_arrow_table()
         except duckdb.Error as error:
-            raise QueryError(_first_line(error)) from None
-        if len(statements) != 1:
-            raise QueryError(f"expected one statement, got {len(statements)}")
-        if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-            raise QueryError("only queries are allowed (SELECT, WITH, FROM, DESCRIBE, EXPLAIN): profiles are read-only")
-        try:
-            return self.query(text)
-        except duckdb.Error as error:
-            raise QueryError(_first_line(error)) from None
+            raise QueryError(first_line(error)) from None
+        finally:
+            cursor.close()
 
     @functools.cached_property
     def info(self) -> Mapping[str, str]:
@@ -341,6 +348,14 @@ def table_schemas() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
+def _folder_identity(folder: Path | None) -> tuple[int, int] | None:
+    try:
+        found = folder.stat() if folder is not None else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
+
+
 def _sql_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
@@ -348,7 +363,3 @@ def _sql_text(value: str) -> str:
 def _escape_glob(path: str) -> str:
     """`path` such that DuckDB's globbing finds only itself."""
     return re.sub(r"([\[*?])", r"[\1]", path)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

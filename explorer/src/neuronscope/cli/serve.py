@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,15 +39,16 @@ def serve_profiles(profiles: Sequence[Profile], host: str, port: int, open_brows
     from neuronscope.server import run
 
     server = run.bind(host, port)
-    link = run.url(server)
+    token = None if run.is_loopback(server) else secrets.token_urlsafe(18)
+    link = run.url(server) + (f"?token={token}" if token else "")
     bound = server.getsockname()[1]
     if port and bound != port:
         typer.echo(f"Port {port} is taken: using {bound}.")
     tunnel = run.tunnel_command(bound)
     if tunnel:
         typer.echo(f"On your own machine first run: {tunnel}")
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        typer.echo(f"Listening on {host}: whoever reaches this machine can read these profiles.")
+    if token:
+        typer.echo(f"Listening on {host}: whoever reaches this machine and has this link can read these profiles.")
     typer.echo(f"Open {link}  (Ctrl-C stops the server)")
 
     def ready() -> None:
@@ -55,4 +57,4 @@ def serve_profiles(profiles: Sequence[Profile], host: str, port: int, open_brows
 
             webbrowser.open(link)
 
-    run.serve(profiles, server, ready)
+    run.serve(profiles, server, ready, token)

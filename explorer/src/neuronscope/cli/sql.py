@@ -16,6 +16,7 @@ from neuronscope.formats.errors import NeuronscopeError
 __all__ = ["sql"]
 
 _SHOWN = 100
+_TIMEOUT_S = 60.0
 
 
 def sql(
@@ -23,6 +24,9 @@ def sql(
     query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL; - reads it from standard input.")],
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print every row as CSV.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="Stop the query after this time; 0: never.")
+    ] = _TIMEOUT_S,
     data_path: DataPath = None,
 ) -> None:
     """Query a profile: its tables (--show-profile-schema lists them), operators(), executions(), idle(), totals()."""
@@ -32,7 +36,8 @@ def sql(
 
     if as_json and as_csv:
         raise NeuronscopeError("--json and --csv exclude each other")
-    result = open_profiles([path], None, data_path)[0].sql(sys.stdin.read() if query == "-" else query)
+    text = sys.stdin.read() if query == "-" else query
+    result = open_profiles([path], None, data_path)[0].sql(text, timeout or None)
     names = result.column_names
     if as_json:
         typer.echo(json.dumps(result.to_pylist(), ensure_ascii=False, default=str))

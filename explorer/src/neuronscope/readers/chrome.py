@@ -19,6 +19,7 @@ from neuronscope.readers.json_events import Columns, Document, Fault, Source
 from neuronscope.readers.narrow import constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.trace import ArrowEnds, Events, Int8, Role, Trace, concat_events
+from neuronscope.readers.wording import printable
 
 __all__ = ["read_trace"]
 
@@ -71,7 +72,7 @@ def read_trace(path: Path, progress: Callable[[float], None] | None = None, scra
     source = json_events.load(path, scratch)
     document = json_events.parse(source, str(path), progress, scratch)
     document.faults = {**source.faults, **document.faults}
-    return _Chrome(document, path.name, source).trace()
+    return _Chrome(document, printable(path, name_only=True), source).trace()
 
 
 class _Chrome:

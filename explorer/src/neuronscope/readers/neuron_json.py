@@ -92,10 +92,10 @@ def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
     report = [_skipped(bad, path)] if bad else []
     if waiting:
         text = f"{len(waiting)} runtime events started and did not stop (unfinished); left out"
-        report.append(IngestWarning("unfinished", len(waiting), -1, path.name, "skipped", text))
+        report.append(IngestWarning("unfinished", len(waiting), -1, "", "skipped", text))
     if stray:
         text = f"{stray} runtime events stopped without a start (stray); left out"
-        report.append(IngestWarning("stray", stray, -1, path.name, "skipped", text))
+        report.append(IngestWarning("stray", stray, -1, "", "skipped", text))
     trace = _trace(good)
     trace.format, trace.report, trace.skipped = "Neuron runtime events", report, bad + stray + len(waiting)
     trace.events_in_file, trace.bytes_read = len(rows), size
@@ -104,7 +104,7 @@ def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
 
 
 def _skipped(count: int, path: Path) -> IngestWarning:
-    return IngestWarning("skipped", count, -1, path.name, "skipped", f"{count} rows without a time left out")
+    return IngestWarning("skipped", count, -1, "", "skipped", f"{count} rows without a time left out")
 
 
 def _trace(rows: list[tuple[dict[str, Any], int, int]]) -> Trace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,12 @@ import pyarrow.compute as pc
 
 from neuronscope.readers.exact import Int64
 
-__all__ = ["duration_text", "gap_texts", "iso_time"]
+__all__ = ["duration_text", "gap_texts", "iso_time", "printable"]
+
+
+def printable(path: Path, *, name_only: bool = False) -> str:
+    """A path, or its last part, as text; a name's bytes that are not UTF-8 become U+FFFD, so that it can be printed."""
+    return os.fsencode(path.name if name_only else path).decode("utf-8", "replace")
 
 
 def duration_text(duration_ns: int) -> str:

@@ -15,6 +15,7 @@ from neuronscope.formats.errors import FormatError
 from neuronscope.readers.model import Built
 from neuronscope.readers.result import BOOKKEEPING, IngestResult, IngestWarning
 from neuronscope.readers.trace import Trace
+from neuronscope.readers.wording import printable
 from neuronscope.schema.published import arrow_schema, schema_fields
 
 __all__ = ["Writer", "write_profile"]
@@ -70,16 +71,17 @@ def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> I
     """
     stored = trace.events_in_file - trace.skipped
     drawn = built.tables["Slice"].num_rows
+    name = printable(source, name_only=True)
     if stored <= 0 or not len(trace.events):
-        raise FormatError(f"{source}: none of its {trace.events_in_file} events could be kept")
+        raise FormatError(f"{printable(source)}: none of its {trace.events_in_file} events could be kept")
     rows = [
-        IngestWarning("stored", stored, -1, source.name, "kept", f"{stored:,} of {trace.events_in_file:,} events kept"),
-        IngestWarning("slices", drawn, -1, source.name, "kept", f"{drawn:,} slices on the timeline"),
+        IngestWarning("stored", stored, -1, name, "kept", f"{stored:,} of {trace.events_in_file:,} events kept"),
+        IngestWarning("slices", drawn, -1, name, "kept", f"{drawn:,} slices on the timeline"),
     ]
     if trace.merged:
         text = f"{trace.merged:,} rows of trace.json are the same executions as in ntrace.pb; kept once"
         rows.append(IngestWarning("merged", trace.merged, -1, "trace.json", "merged", text))
-    report = (*rows, *(row if row.file else _in_file(row, source.name) for row in trace.report))
+    report = (*rows, *(row if row.file else _in_file(row, name) for row in trace.report))
     tables = {name: table for name, table in {**trace.tables, **built.tables}.items() if table.num_rows}
     tables["IngestReport"] = pa.Table.from_pylist(
         [{name: getattr(row, name) for name in IngestWarning.__dataclass_fields__} for row in report],
@@ -92,7 +94,7 @@ def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> I
         )
     facts = {
         "format": trace.format,
-        "path": str(source),
+        "path": printable(source),
         "emulated": "false",
         "dropped": "unknown" if trace.dropped is None else str(trace.dropped),
         "events_in_file": str(trace.events_in_file),

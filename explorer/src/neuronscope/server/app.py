@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from neuronscope.analysis import card, chain, compare, events, gaps, operators, 
 from neuronscope.analysis.events import UnknownEventError
 from neuronscope.analysis.profile import Profile, Range
 from neuronscope.formats.errors import NeuronscopeError
+from neuronscope.readers.wording import printable
 from neuronscope.server.web import page
 
 __all__ = ["ARROW_TYPE", "create_app"]
@@ -36,6 +38,10 @@ class RequestError(NeuronscopeError, ValueError):
     """A parameter of a request is missing or out of range."""
 
 
+class _GoneError(NeuronscopeError):
+    """What was opened is no longer in the library."""
+
+
 class _NotFoundError(NeuronscopeError, KeyError):
     def __str__(self) -> str:
         return str(self.args[0])
@@ -49,9 +55,12 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
 
     def find(identity: str) -> Profile:
         try:
-            return by_id[identity]
+            profile = by_id[identity]
         except KeyError:
             raise _NotFoundError(f"no profile {identity!r}. Opened: {', '.join(by_id) or 'none'}") from None
+        if profile.replaced:
+            raise _GoneError(f"{profile.name}: read anew since it was opened here. {_again([profile])}")
+        return profile
 
     def listing(_: Request) -> Any:
         return [card.profile_line(profile) for profile in profiles]
@@ -125,7 +134,7 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
 
     def comparison(request: Request) -> Any:
         names = [name for name in request.query_params.get("profiles", "").split(",") if name]
-        chosen = [find(name) for name in dict.fromkeys(names)] if names else list(profiles)
+        chosen = [find(name) for name in dict.fromkeys(names)] if names else [find(name) for name in by_id]
         base = request.query_params.get("base") or None
         return compare.to_api(compare.compare(chosen, base))
 
@@ -140,8 +149,7 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         if not gone:
             return _broken(request, error)
         names = ", ".join(profile.name for profile in gone)
-        command = " ".join(["neuronscope view", *(str(profile.source) for profile in gone if profile.source)])
-        return _error(410, f"{names}: removed from the library since it was opened. Run `{command}` again")
+        return _error(410, f"{names}: removed from the library since it was opened. {_again(gone)}")
 
     prefix = "/api/profiles/{p}"
     json_routes: list[tuple[str, Callable[[Request], Any]]] = [
@@ -166,6 +174,7 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         middleware=[Middleware(GZipMiddleware, minimum_size=1400, compresslevel=2)],
         exception_handlers={
             _NotFoundError: _failure(404),
+            _GoneError: _failure(410),
             duckdb.IOException: unreadable,
             UnknownEventError: _failure(404),
             NeuronscopeError: _failure(400),
@@ -173,6 +182,11 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
             Exception: _broken,
         },
     )
+
+
+def _again(profiles: Sequence[Profile]) -> str:
+    sources = [shlex.quote(printable(profile.source)) for profile in profiles if profile.source]
+    return f"Run `{' '.join(['neuronscope view', *sources])}` again"
 
 
 def _no_route(request: Request) -> Response:
@@ -208,7 +222,8 @@ def _failure(status: int) -> Callable[[Request, Exception], Response]:
 
 def _http_failure(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, error.detail)
+    text = "this interface only answers GET" if error.status_code == 405 else error.detail
+    return _error(error.status_code, text)
 
 
 def _broken(_: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -12,8 +13,9 @@ import uvicorn
 from neuronscope.analysis.profile import Profile
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.server.app import create_app
+from neuronscope.server.guard import LOOPBACK, Guard
 
-__all__ = ["ServeError", "bind", "serve", "tunnel_command", "url"]
+__all__ = ["ServeError", "bind", "is_loopback", "serve", "tunnel_command", "url"]
 
 _TRIES = 50
 
@@ -68,10 +70,32 @@ def tunnel_command(port: int, environment: dict[str, str] | None = None) -> str 
     return f"ssh -N -L {port}:127.0.0.1:{port} {user}@{host}"
 
 
-def serve(profiles: Sequence[Profile], server: socket.socket, on_ready: Callable[[], None] | None = None) -> None:
-    """Serve until interrupted (Ctrl-C, SIGTERM)."""
+def is_loopback(server: socket.socket) -> bool:
+    """Only this machine reaches the address the socket is bound to."""
+    return ipaddress.ip_address(str(server.getsockname()[0]).partition("%")[0]).is_loopback
+
+
+def serve(
+    profiles: Sequence[Profile],
+    server: socket.socket,
+    on_ready: Callable[[], None] | None = None,
+    token: str | None = None,
+) -> None:
+    """Serve until interrupted (Ctrl-C, SIGTERM); on loopback only to requests that name this machine (`Guard`).
+
+    Args:
+        profiles: what to serve.
+        server: from `bind`.
+        on_ready: called before the first request is taken.
+        token: what clients must know; None: nothing.
+    """
+    hosts = LOOPBACK | {str(server.getsockname()[0])} if is_loopback(server) else None
     config = uvicorn.Config(
-        create_app(profiles), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        Guard(create_app(profiles), hosts, token),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=2,
     )
     if on_ready is not None:
         on_ready()

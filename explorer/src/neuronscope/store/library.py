@@ -7,6 +7,7 @@ killed process left behind is removed by the next one.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers import IngestResult, Progress, Reader, detect
+from neuronscope.readers.wording import printable
 from neuronscope.store._lock import locked
 from neuronscope.store.profile import MANIFEST, Profile, result_to_json
 
@@ -29,6 +31,8 @@ STORE_VERSION = 1  # raise it when tables change: profiles of another version ar
 _HASHED_BYTES = 4 << 20  # files up to this size are recognized by content too
 _LATEST = "@latest"
 _MAKING = ".making-"
+_OLD = "old"
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class StoreError(NeuronscopeError, OSError):
@@ -76,14 +80,19 @@ class Store:
         fingerprint = _fingerprint(reader)
         identity = _identity(source)
         final = self._profiles / f"{identity}{_LATEST}"
+        known = _unchanged(final, fingerprint)
+        if known is not None and name in (None, known.name):
+            return known  # needs no lock, so a library that can't be written can still be read
         try:
             self._profiles.mkdir(parents=True, exist_ok=True)
             lock = self._profiles / f".{identity}.lock"
             with locked(lock):
-                known = _try_open(final)
-                if known is not None and known.fingerprint == fingerprint and name in (None, known.name):
-                    return known
-                self._clean(identity)
+                self._clean(identity, final)
+                known = _unchanged(final, fingerprint)
+                if known is not None:
+                    if name not in (None, known.name):
+                        _rename(final, str(name))
+                    return Profile(final)
                 making = Path(tempfile.mkdtemp(prefix=f"{_MAKING}{identity}-", dir=self._profiles))
                 try:
                     result = reader.read(making, progress)
@@ -93,17 +102,27 @@ class Store:
                 except BaseException:
                     shutil.rmtree(making, ignore_errors=True)
                     raise
-        except PermissionError as error:
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise StoreError(
+                    f"{self.root}: no room for the profile ({error.strerror or error}); free some, "
+                    "or give another folder with --data-path"
+                ) from None
             if str(self.root) in str(error.filename or ""):
                 raise StoreError(
-                    f"{self.root}: the store cannot be written ({error.strerror}); give --data-path"
+                    f"{self.root}: the store cannot be written ({error.strerror}); give another folder with --data-path"
                 ) from None
             raise
         return Profile(final)
 
-    def _clean(self, identity: str) -> None:
-        """Remove what killed processes left of this id; its lock is held, so nobody works on it."""
+    def _clean(self, identity: str, final: Path) -> None:
+        """Remove what killed processes left of this id; its lock is held, so nobody works on it.
+
+        Of a replacement cut short between its two renames the old profile is put back first.
+        """
         for left in self._profiles.glob(f"{_MAKING}{identity}-*"):
+            if (left / _OLD).is_dir() and not final.exists():
+                (left / _OLD).rename(final)
             shutil.rmtree(left, ignore_errors=True)
 
     def open(self, profile_id: str) -> Profile:
@@ -135,8 +154,26 @@ def _write_manifest(making: Path, source: Path, facts: Mapping[str, str], result
         "created_ns": time.time_ns(),
         "result": result_to_json(result),
     }
-    (making / MANIFEST).write_text(json.dumps(manifest, ensure_ascii=False, indent=1), encoding="utf-8")
+    _write_json(making / MANIFEST, manifest)
     making.chmod(0o755)
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8", errors="surrogateescape")
+
+
+def _rename(profile: Path, name: str) -> None:
+    """Give a profile another name; whoever reads the manifest meanwhile sees the old one or the new one."""
+    manifest = json.loads((profile / MANIFEST).read_text(encoding="utf-8", errors="surrogateescape"))
+    beside = profile / f".{MANIFEST}"
+    _write_json(beside, {**manifest, "name": name})
+    beside.replace(profile / MANIFEST)
+
+
+def _unchanged(path: Path, fingerprint: str) -> Profile | None:
+    """The profile in a folder when it was made from a source of this fingerprint."""
+    known = _try_open(path)
+    return known if known is not None and known.fingerprint == fingerprint else None
 
 
 def _try_open(path: Path) -> Profile | None:
@@ -149,7 +186,7 @@ def _try_open(path: Path) -> Profile | None:
 def _replace(new: Path, final: Path) -> None:
     if final.exists():
         old = Path(tempfile.mkdtemp(prefix=f"{_MAKING}{final.name.removesuffix(_LATEST)}-", dir=final.parent))
-        final.rename(old / "old")
+        final.rename(old / _OLD)
         new.rename(final)
         shutil.rmtree(old, ignore_errors=True)
     else:
@@ -161,7 +198,7 @@ def _fingerprint(reader: Reader) -> str:
     digest = hashlib.sha256(f"{STORE_VERSION}:{reader.format}".encode())
     for file in reader.files():
         stat = file.stat()
-        digest.update(f"\0{file.name}:{stat.st_size}:{stat.st_mtime_ns}".encode())
+        digest.update(b"\0%b:%d:%d" % (os.fsencode(file.name), stat.st_size, stat.st_mtime_ns))
         if stat.st_size <= _HASHED_BYTES:
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
@@ -170,12 +207,12 @@ def _fingerprint(reader: Reader) -> str:
 def _identity(source: Path) -> str:
     """A readable, URL-safe id that is the same for the same path."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", _name(source)).strip("-").lower()[:48] or "profile"
-    return f"{slug}-{hashlib.sha256(str(source).encode()).hexdigest()[:8]}"
+    return f"{slug}-{hashlib.sha256(os.fsencode(source)).hexdigest()[:8]}"
 
 
 def _name(source: Path) -> str:
     """What people call it: of a session `<output folder>`, of a file its name without endings."""
     if source.is_dir():
         instance = source.parent
-        return instance.parent.name if re.search(r"_pid_\d+$", instance.name) else source.name
-    return re.sub(r"(\.pt)?(\.trace)?\.json(\.gz)?$", "", source.name)
+        return printable(instance.parent if re.search(r"_pid_\d+$", instance.name) else source, name_only=True)
+    return re.sub(r"(\.pt)?(\.trace)?\.json(\.gz)?$", "", printable(source, name_only=True))

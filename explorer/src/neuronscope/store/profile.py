@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,17 +14,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers import IngestResult, IngestWarning
 from neuronscope.schema.published import arrow_schema, table_names
+from neuronscope.store.query import SqlError, check_query, first_line, time_limit
 
 __all__ = ["MANIFEST", "Profile", "SqlError", "result_from_json", "result_to_json"]
 
 MANIFEST = "manifest.json"
-
-
-class SqlError(NeuronscopeError, ValueError):
-    """A query is not one SELECT, has a mistake, or took too long; the text is its first line."""
 
 
 class Profile:
@@ -45,7 +40,7 @@ class Profile:
         Raises:
             FileNotFoundError, ValueError: there is no complete profile.
         """
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8", errors="surrogateescape"))
         self.id: str = manifest["id"]
         self.name: str = manifest["name"]
         self.path = path
@@ -88,26 +83,13 @@ class Profile:
         Raises:
             SqlError: not one SELECT, a mistake in it, or it took longer than `timeout_s`.
         """
+        check_query(query)
         connection = self._connect()
         try:
-            statements = connection.extract_statements(query)
-            if len(statements) != 1:
-                raise SqlError(f"expected one statement, got {len(statements)}")
-            if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
-                raise SqlError("only SELECT is allowed: a profile is read-only")
-            timer = threading.Timer(timeout_s, connection.interrupt) if timeout_s else None
-            if timer:
-                timer.daemon = True
-                timer.start()
-            try:
+            with time_limit(connection, timeout_s):
                 return connection.sql(query, params=parameters).to_arrow_table()
-            finally:
-                if timer:
-                    timer.cancel()
-        except duckdb.InterruptException:
-            raise SqlError(f"stopped after {timeout_s} s") from None
         except duckdb.Error as error:
-            raise SqlError(str(error).strip().splitlines()[0]) from None
+            raise SqlError(first_line(error)) from None
         finally:
             connection.close()
 
