@@ -1,0 +1,143 @@
+"""What the commands share: errors as one line, executables from files, plain tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuronscope.formats.errors import NeuronscopeError
+
+from neuroncore.errors import NeuroncoreError
+
+if TYPE_CHECKING:
+    from neuroncore.isa import Program
+    from neuroncore.targets import Target
+
+__all__ = ["CommandError", "Loaded", "format_ns", "load_neff", "one_line", "table", "with_origins"]
+
+
+class CommandError(NeuronscopeError, ValueError):
+    """A command can't do what was asked; the message says where and what to do."""
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Errors of neuroncore become the command line's, which prints them in one line."""
+    try:
+        yield
+    except NeuroncoreError as error:
+        raise CommandError(" ".join(str(error).split())) from None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An executable from a file.
+
+    Attributes:
+        info: `info.json`.
+        hash: content hash, as in the file's name and in profiles.
+        program: its instructions.
+        target: what it was compiled for, as the target file is now.
+        estimates: (op, reason, ns) of what has no instructions.
+        notes: what a reader of the numbers has to know.
+    """
+
+    path: Path
+    info: dict[str, Any]
+    hash: str
+    program: Program
+    target: Target
+    estimates: tuple[tuple[str, str, int], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What was compiled."""
+        return str(self.info.get("name", self.path.name))
+
+
+def load_neff(path: Path) -> Loaded:
+    """Read an executable of this emulator.
+
+    Raises:
+        FormatError: foreign, damaged or newer.
+        CommandError: its program can't be read, or its target is unknown here.
+        OSError: the file can't be opened.
+    """
+    from neuronscope.formats import neff as neff_format
+
+    from neuroncore.isa import parse_program
+    from neuroncore.targets import load_target
+
+    read = neff_format.read(path)
+    with one_line():
+        try:
+            program = parse_program(read.members["program.txt"].decode())
+            debug = _origins(read.members.get("debug_info.json", b"{}"))
+        except (KeyError, UnicodeDecodeError) as error:
+            raise CommandError(f"{path}: holds no readable program ({error}); compile it again") from None
+        target = load_target(str(read.info.get("target", "")) or None)
+    notes = []
+    if read.info.get("target_hash") not in (None, target.hash):
+        notes.append(
+            f"compiled for {target.name} {read.info['target_hash']}, whose file now is {target.hash}: times may differ"
+        )
+    return Loaded(
+        path,
+        dict(read.info),
+        read.hash,
+        with_origins(program, debug),
+        target,
+        tuple((str(op), str(reason), int(ns)) for op, reason, ns in read.info.get("estimates", ())),
+        tuple(notes),
+    )
+
+
+def _origins(data: bytes) -> list[tuple[str, str]]:
+    """Op and source line of each instruction, as `debug_info.json` keeps them."""
+    import json
+
+    try:
+        rows = json.loads(data).get("instructions", [])
+    except ValueError:
+        return []
+    return [(str(op), str(source)) for op, source in rows]
+
+
+def with_origins(program: Program, origins: Sequence[tuple[str, str]]) -> Program:
+    """The program with op and source line on every instruction, where there is one origin for each."""
+    from dataclasses import replace
+
+    from neuroncore.isa import Program
+
+    instructions = list(program.instructions())
+    if len(instructions) != len(origins):
+        return program
+    body = tuple(replace(one, op=op, source=source) for one, (op, source) in zip(instructions, origins, strict=True))
+    return Program(program.name, program.tensors, program.tiles, body)
+
+
+def format_ns(nanoseconds: float) -> str:
+    """A time with three significant digits: `388 us`; whole nanoseconds below one microsecond."""
+    for limit, unit in ((1e3, "ns"), (1e6, "us"), (1e9, "ms")):
+        if abs(nanoseconds) < limit * 0.9995:
+            value = nanoseconds / (limit / 1e3)
+            digits = 0 if unit == "ns" else max(2 - len(str(int(abs(value)))) + 1, 0)
+            return f"{value:.{digits}f} {unit}"
+    return f"{nanoseconds / 1e9:.3g} s"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Plain columns: the first and those without a heading to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    lines = []
+    for row in [header, *rows]:
+        cells = [
+            cell.rjust(width) if column and header[column] else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return "\n".join(lines)
