@@ -1,7 +1,8 @@
 # ruff: noqa: E501 - rows of JSON stay on their line
 """A deterministic CUDA trace as Kineto writes it: steps of operators, each with a nested call, a launch, a kernel, an arrow.
 
-Times are exact in nanoseconds and every figure that a reader should find is known beforehand (`Expected`).
+Times are exact in nanoseconds and every figure that a reader should find is known beforehand (`Expected`). A file is
+written as it is made, so that one of 10 million events needs no memory.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 BASE_NS = 1_751_410_836_000_000_000
@@ -22,6 +24,7 @@ KERNELS = (
         "aten::mean",
     ),
 )
+_CALLS_PER_COUNTER = 10
 EVENTS_PER_CALL = 7  # outer operator, inner operator, Python frame, launch, kernel, two arrow ends
 
 
@@ -36,11 +39,11 @@ class Expected:
     host_late: int
 
 
-def expected(steps: int, calls: int) -> Expected:
+def expected(steps: int, calls: int, counters: bool = False) -> Expected:
     """Figures of the trace that `write` makes."""
     count = steps * calls
     return Expected(
-        events=count * EVENTS_PER_CALL + steps + 4,
+        events=count * EVENTS_PER_CALL + steps + 4 + (count // _CALLS_PER_COUNTER if counters else 0),
         kernels=count,
         kernel_total_ns=sum(_kernel_ns(i) for i in range(count)),
         span_ns=(count - 1) * 20_000 + _kernel_ns(count - 1),
@@ -56,7 +59,7 @@ def _us(ns: int) -> str:
     return f"{ORIGIN_US + ns // 1000}.{ns % 1000:03d}"
 
 
-def rows(steps: int, calls: int) -> Iterator[str]:
+def rows(steps: int, calls: int, counters: bool = False) -> Iterator[str]:
     """The events as JSON texts."""
     host, device = '"pid": 4121, "tid": 4121', '"pid": 0, "tid": 7'
     call_ns = 20_000  # one call each 20 us; kernels take 3 to 9 us, so the device waits for the host every time
@@ -96,6 +99,11 @@ def rows(steps: int, calls: int) -> Iterator[str]:
             f'{{\n    "ph": "f", "id": {correlation}, {device}, "ts": {_us(at + 9_000)},\n    "cat": "ac2g", "name": "ac2g", '
             f'"bp": "e"\n  }}'
         )
+        if counters and index % _CALLS_PER_COUNTER == _CALLS_PER_COUNTER - 1:
+            yield (
+                f'{{\n    "ph": "C", "name": "allocated bytes", {host}, "ts": {_us(at + 2_000)},\n'
+                f'    "args": {{\n      "bytes": {4096 * (index % 997)}\n    }}\n  }}'
+            )
     for step in range(steps):
         begin = 98_000 + step * calls * call_ns
         yield (
@@ -112,17 +120,42 @@ def rows(steps: int, calls: int) -> Iterator[str]:
     yield f'{{\n    "name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": {_us(end)}\n  }}'
 
 
-def write(path: Path, steps: int = 3, calls: int = 20) -> Expected:
-    """Write the trace, gzipped when the name ends in .gz."""
+def write(
+    path: Path, steps: int = 3, calls: int = 20, rank: int = 0, ranks: int = 1, counters: bool = False
+) -> Expected:
+    """Write the trace of one rank, gzipped when the name ends in .gz.
+
+    Args:
+        path: the file.
+        steps: profiler steps.
+        calls: operator calls per step, of `EVENTS_PER_CALL` events each.
+        rank: of the process; a rank's clock is 7 us ahead of the one before.
+        ranks: processes of the job.
+        counters: also write samples of a counter.
+    """
     header = {
         "schemaVersion": 1,
         "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "numSms": 132}],
-        "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1},
+        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": ranks},
         "with_stack": 1,
     }
-    text = json.dumps(header)[:-1] + ',\n  "traceEvents": [\n  ' + ",\n  ".join(rows(steps, calls))
-    text += '\n  ],\n  "traceName": "[synthetic].json",\n  "displayTimeUnit": "ms",\n  '
-    text += f'"baseTimeNanoseconds": {BASE_NS}\n}}\n'
-    data = text.encode()
-    path.write_bytes(gzip.compress(data, 1) if path.suffix == ".gz" else data)
-    return expected(steps, calls)
+    with gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb") as file:
+        file.write((json.dumps(header)[:-1] + ',\n  "traceEvents": [\n  ').encode())
+        separator = b""
+        for some in batched(rows(steps, calls, counters), 10_000):
+            file.write(separator + ",\n  ".join(some).encode())
+            separator = b",\n  "
+        end = '\n  ],\n  "traceName": "[synthetic].json",\n  "displayTimeUnit": "ms",\n  '
+        file.write(f'{end}"baseTimeNanoseconds": {BASE_NS + 7_000 * rank}\n}}\n'.encode())
+    return expected(steps, calls, counters)
+
+
+def write_ranks(folder: Path, ranks: int, steps: int = 3, calls: int = 20) -> list[Expected]:
+    """Write one file per rank, named as torch's handler does (`rank<n>.<time>.pt.trace.json`)."""
+    return [write(folder / f"rank{rank}.1751410836.pt.trace.json", steps, calls, rank, ranks) for rank in range(ranks)]
+
+
+def batched(texts: Iterator[str], size: int) -> Iterator[list[str]]:
+    """Lists of `size` texts, the last one shorter."""
+    while some := list(islice(texts, size)):
+        yield some

@@ -99,6 +99,7 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         head = file.read(4096)
     if (
         head[:2] == b"\x1f\x8b"
+        or head[:4] == b"\x28\xb5\x2f\xfd"
         or head.lstrip(b"\xef\xbb\xbf \t\r\n\0")[:1] in (b"{", b"[")
         or head[:2] in (b"\xff\xfe", b"\xfe\xff")
     ):

@@ -6,6 +6,7 @@ script again, which a script that only calls `neuronscope.open(path)` need not b
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
@@ -32,8 +33,11 @@ def helpers_wanted(size: int) -> int:
     """How many helpers a file of `size` bytes is worth on this machine."""
     if size < _WORTH_BYTES or not sys.executable or os.environ.get("NEURONSCOPE_HELPERS") == "0":
         return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(min(cores - 1, _MOST), 0)
+    return max(min(_cores() - 1, _MOST), 0)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Helper:
@@ -76,7 +80,8 @@ class Helper:
         if kind is not None:
             self._process.kill()
         if self._process.stdin:
-            self._process.stdin.close()
+            with contextlib.suppress(OSError):  # it may be gone, with a request unread
+                self._process.stdin.close()
         self._process.wait()
         if self._process.stdout:
             self._process.stdout.close()

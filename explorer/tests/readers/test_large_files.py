@@ -1,0 +1,100 @@
+"""Files that are mapped, parsed by helpers and spilled: the same tables as when one process does all in memory."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow.parquet as pq
+import pytest
+from neuronscope import readers
+from neuronscope.readers import helper, json_events, source
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat files of some 100 KB as large ones are treated."""
+    monkeypatch.setattr(source, "_IN_MEMORY_BYTES", 10_000)
+    monkeypatch.setattr(json_events, "_PIECE_BYTES", 20_000)
+    monkeypatch.setattr(helper, "_WORTH_BYTES", 10_000)
+    monkeypatch.setattr(helper, "_cores", lambda: 2)
+
+
+def tables(path: Path, folder: Path) -> tuple[readers.IngestResult, dict[str, object]]:
+    result = readers.ingest(path, folder)
+    found = {file.stem: pq.read_table(file).to_pydict() for file in folder.glob("*.parquet")}
+    assert [file.name for file in folder.iterdir() if file.suffix != ".parquet"] == []
+    return result, found
+
+
+@pytest.mark.parametrize("ending", ["json", "json.gz"])
+def test_helpers_and_spill_files_change_nothing(
+    synthetic: ModuleType, tmp_path: Path, request: pytest.FixtureRequest, ending: str
+) -> None:
+    path = tmp_path / f"cuda.{ending}"
+    expected = synthetic.write(path, steps=2, calls=300, counters=True)
+    _, small = tables(path, tmp_path / "small")
+    request.getfixturevalue("large")
+    result, found = tables(path, tmp_path / "large")
+    assert result.stored == expected.events
+    assert result.device_time_ns == expected.kernel_total_ns
+    assert found == small
+
+
+def test_damage_in_a_large_file_is_counted_at_its_offset(
+    synthetic: ModuleType, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = tmp_path / "cuda.json"
+    synthetic.write(path, steps=2, calls=300)
+    data = path.read_bytes()
+    at = data.index(b'"cudaLaunchKernel"', len(data) // 2)
+    event = data.rindex(b'{\n    "ph"', 0, at)
+    path.write_bytes(data[:at] + b'"cuda\x01Launch"' + data[at + 18 :])
+    _, small = tables(path, tmp_path / "small")
+    request.getfixturevalue("large")
+    result, found = tables(path, tmp_path / "large")
+    assert [(row.kind, row.count, row.offset) for row in result.warnings if row.kind == "repaired"] == [
+        ("repaired", 1, event)
+    ]
+    assert found == small
+
+
+@pytest.mark.usefixtures("large")
+def test_a_helper_that_dies_loses_nothing(
+    synthetic: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = helper.Helper.parse
+    calls = []
+
+    def parse(self: helper.Helper, start: int, end: int) -> object:
+        calls.append(start)
+        if len(calls) == 2:
+            self._process.kill()
+        return real(self, start, end)
+
+    monkeypatch.setattr(helper.Helper, "parse", parse)
+    expected = synthetic.write(tmp_path / "cuda.json", steps=2, calls=300)
+    result, _ = tables(tmp_path / "cuda.json", tmp_path / "out")
+    assert len(calls) >= 2
+    assert (result.stored, result.skipped) == (expected.events, 0)
+
+
+@pytest.mark.usefixtures("large")
+def test_several_gzip_members_and_trailing_bytes(synthetic: ModuleType, tmp_path: Path) -> None:
+    expected = synthetic.write(tmp_path / "cuda.json", steps=2, calls=300)
+    data = (tmp_path / "cuda.json").read_bytes()
+    half = len(data) // 2
+    (tmp_path / "cuda.json.gz").write_bytes(gzip.compress(data[:half]) + gzip.compress(data[half:]) + b"tail")
+    result, _ = tables(tmp_path / "cuda.json.gz", tmp_path / "out")
+    assert result.stored == expected.events
+    assert {"gzip_members", "gzip_trailer"} <= {row.kind for row in result.report}
+
+
+def test_zstd(synthetic: ModuleType, tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    expected = synthetic.write(tmp_path / "cuda.json", steps=2, calls=30)
+    path = tmp_path / "cuda.json.zst"
+    path.write_bytes(zstandard.compress((tmp_path / "cuda.json").read_bytes()))
+    result, _ = tables(path, tmp_path / "out")
+    assert result.stored == expected.events
