@@ -359,6 +359,42 @@ def test_reciprocal_max8_and_exponential():
     np.testing.assert_allclose(got, np.exp(x - 4), rtol=1e-6)
 
 
+def find(x, vals):
+    COVERED.add("nc_find_index8")
+
+    def body(b, tiles, result):
+        b.emit("nc_find_index8", dst=result, data=tiles["x"], vals=tiles["vals"])
+
+    return on_chip({"x": (x, "fp32"), "vals": (vals, "fp32")}, body=body, out=(x.shape[0], 8, "uint32"))
+
+
+def test_places_of_eight_values():
+    x = RNG.permutation(64).reshape(4, 16).astype(np.float32)
+    vals = -np.sort(-x, axis=1)[:, :8]
+    places = find(x, vals)
+    np.testing.assert_array_equal(np.take_along_axis(x, places.astype(np.int64), 1), vals)
+    got = simple("nc_match_replace8", {"data": x, "vals": vals}, (4, 16), imm=-1.0)
+    np.testing.assert_array_equal(got, np.where(np.isin(x, vals), -1.0, x))
+
+
+def test_equal_values_take_successive_places():
+    x = np.zeros((1, 8), np.float32)
+    vals = np.array([[0, 0, 0, 0, 0, 0, 0, 5]], np.float32)
+    assert find(x, vals).tolist() == [[0, 1, 2, 3, 4, 5, 6, 2.0**32]]  # all ones, as float32
+
+
+def test_random_bits_are_uniform_and_differ_between_draws():
+    x = rand(64, 256)
+    COVERED.add("rng")
+
+    def body(b, tiles, result):
+        b.emit("rng", dst=result)
+
+    bits = on_chip({"x": (x, "fp32")}, (64, 256, "uint32"), body)
+    assert abs(bits.astype(np.float64).mean() / 2**31 - 1) < 0.02
+    assert len(np.unique(bits)) > 16_000
+
+
 @pytest.mark.parametrize("columns", [2, 7, 64])
 def test_batch_norm_statistics(columns):
     x = rand(8, columns)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from neuroncore.compiler import attention, convolutions, indexing, losses, optimizers, randoms
 from neuroncore.compiler.allocate import allocate
 from neuroncore.compiler.decompose import decompose
 from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse, split_reductions
@@ -45,8 +46,11 @@ __all__ = [
     "op_parts",
 ]
 
+#: Modules of lowerings: importing them fills `LOWERINGS`.
+LOWERING_MODULES = (attention, convolutions, indexing, losses, optimizers, randoms)
+
 #: Part of every NEFF's hash: change it whenever equal graphs may give other programs.
-COMPILER_VERSION = "1"
+COMPILER_VERSION = "2"
 
 
 @dataclass(frozen=True)

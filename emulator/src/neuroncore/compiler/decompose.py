@@ -9,7 +9,7 @@ fp32, results have the dtype the graph says, so that every op rounds where PyTor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import pi, prod
 from typing import Any
 
 from neuroncore.compiler.ir import Module, Operand
@@ -17,9 +17,9 @@ from neuroncore.compiler.lowering import Builder, NotLowered, broadcast, lowerin
 from neuroncore.compiler.views import View
 from neuroncore.graph import Graph, TensorSpec
 
-__all__ = ["decompose"]
+__all__ = ["INTEGERS", "axes_of", "axis_last", "decompose", "divide", "exponentials", "matrix_product", "tensor"]
 
-_INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool"})
+INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool"})
 
 
 def decompose(graph: Graph) -> Module:
@@ -36,39 +36,39 @@ def decompose(graph: Graph) -> Module:
 
 @view_op("view", "_unsafe_view", "reshape", "_reshape_alias", "unflatten")
 def _view(b: Builder, x: Any, shape: Any, *_: Any) -> View:
-    return b.reshape(_tensor(b, x), b.spec().shape)
+    return b.reshape(tensor(b, x), b.spec().shape)
 
 
 @view_op("flatten")
 def _flatten(b: Builder, x: Any, *_: Any) -> View:
-    return b.reshape(_tensor(b, x), b.spec().shape)
+    return b.reshape(tensor(b, x), b.spec().shape)
 
 
 @view_op("expand", "broadcast_to", "expand_as")
 def _expand(b: Builder, x: Any, *_: Any, implicit: bool = False) -> View:
-    return _tensor(b, x).expand(b.spec().shape)
+    return tensor(b, x).expand(b.spec().shape)
 
 
 @view_op("unsqueeze")
 def _unsqueeze(b: Builder, x: Any, dim: int) -> View:
-    return _tensor(b, x).unsqueeze(dim)
+    return tensor(b, x).unsqueeze(dim)
 
 
 @view_op("squeeze")
 def _squeeze(b: Builder, x: Any, dim: Any = None) -> View:
     axes = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    return _tensor(b, x).squeeze(axes)
+    return tensor(b, x).squeeze(axes)
 
 
 @view_op("permute")
 def _permute(b: Builder, x: Any, dims: Sequence[int]) -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     return view.permute(tuple(d % len(view.shape) for d in dims))
 
 
 @view_op("transpose", "swapaxes")
 def _transpose(b: Builder, x: Any, dim0: int, dim1: int) -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     order = list(range(len(view.shape)))
     order[dim0], order[dim1] = order[dim1], order[dim0]
     return view.permute(tuple(order))
@@ -76,28 +76,28 @@ def _transpose(b: Builder, x: Any, dim0: int, dim1: int) -> View:
 
 @view_op("t", "numpy_T")
 def _t(b: Builder, x: Any) -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     return view.permute(tuple(reversed(range(len(view.shape)))))
 
 
 @view_op("slice")
 def _slice(b: Builder, x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> View:
-    return _tensor(b, x).slice(dim, 0 if start is None else start, 2**62 if end is None else end, step)
+    return tensor(b, x).slice(dim, 0 if start is None else start, 2**62 if end is None else end, step)
 
 
 @view_op("narrow")
 def _narrow(b: Builder, x: Any, dim: int, start: int, length: int) -> View:
-    return _tensor(b, x).slice(dim, start, start + length)
+    return tensor(b, x).slice(dim, start, start + length)
 
 
 @view_op("select")
 def _select(b: Builder, x: Any, dim: int, index: int) -> View:
-    return _tensor(b, x).select(dim, index)
+    return tensor(b, x).select(dim, index)
 
 
 @view_op("split", "split_with_sizes", "chunk", "tensor_split")
 def _split(b: Builder, x: Any, sizes: Any, dim: int = 0) -> list[View]:
-    view, pieces, start = _tensor(b, x), [], 0
+    view, pieces, start = tensor(b, x), [], 0
     for spec in b.node.outputs:
         length = spec.shape[dim]
         pieces.append(view.slice(dim, start, start + length))
@@ -107,13 +107,13 @@ def _split(b: Builder, x: Any, sizes: Any, dim: int = 0) -> list[View]:
 
 @view_op("unbind")
 def _unbind(b: Builder, x: Any, dim: int = 0) -> list[View]:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     return [view.select(dim, i) for i in range(view.shape[dim])]
 
 
 @view_op("detach", "alias", "lift_fresh", "view_as", "_conj", "resolve_conj", "resolve_neg")
 def _alias(b: Builder, x: Any, *_: Any) -> View:
-    return _tensor(b, x)
+    return tensor(b, x)
 
 
 # -- elementwise ---------------------------------------------------------------------------------------------
@@ -121,14 +121,14 @@ def _alias(b: Builder, x: Any, *_: Any) -> View:
 #: ATen name → primitive function of one operand.
 _UNARY = {
     "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "tanh": "tanh", "silu": "silu",
-    "relu": "relu", "abs": "abs", "reciprocal": "reciprocal", "erf": "erf", "sin": "sin", "sign": "sign", "sgn": "sign",
-    "square": "square", "softplus": "softplus",
+    "relu": "relu", "abs": "abs", "reciprocal": "reciprocal", "erf": "erf", "sign": "sign", "sgn": "sign",
+    "square": "square", "softplus": "softplus", "mish": "mish",
 }  # fmt: skip
 
 
 def _unary(name: str) -> Any:
     def lower(b: Builder, x: Any) -> View:
-        return b.map(name, _tensor(b, x), dtype=b.spec().dtype)
+        return b.map(name, tensor(b, x), dtype=b.spec().dtype)
 
     return lower
 
@@ -137,14 +137,78 @@ for _aten, _fn in _UNARY.items():
     lowering(_aten)(_unary(_fn))
 
 
+@lowering("sin", "cos")
+def _sin(b: Builder, x: Any) -> View:
+    """ScalarE's sine takes -pi .. pi: the argument, shifted by a quarter for a cosine, modulo a turn."""
+    shift = pi if b.node.target.replace("::", ".").startswith("aten.sin") else 1.5 * pi
+    turned = b.map("mod", b.map("add", tensor(b, x), shift), 2.0 * pi)
+    return b.map("sin", b.map("subtract", turned, pi), dtype=b.spec().dtype)
+
+
+@lowering("floor", "ceil", "trunc", "frac")
+def _rounded(b: Builder, x: Any) -> View:
+    """Through the remainder of a division by one, which is never negative."""
+    view, dtype = tensor(b, x), b.spec().dtype
+    name = b.node.target.replace("::", ".").removeprefix("aten.").split(".")[0].rstrip("_")
+    if name == "floor":
+        return b.map("subtract", view, b.map("mod", view, 1.0), dtype=dtype)
+    minus = b.map("multiply", view, -1.0)
+    if name == "ceil":
+        return b.map("subtract", b.map("mod", minus, 1.0), minus, dtype=dtype)
+    size = b.map("abs", view)
+    part = b.map("mod", size, 1.0)
+    sign = b.map("sign", view)
+    return b.map("multiply", sign, part if name == "frac" else b.map("subtract", size, part), dtype=dtype)
+
+
+@lowering("remainder")
+def _remainder(b: Builder, x: Any, y: Any) -> View:
+    return b.map("mod", b.arg(x), b.arg(y), dtype=b.spec().dtype)
+
+
+@lowering("floor_divide")
+def _floor_divide(b: Builder, x: Any, y: Any) -> View:
+    left, right, dtype = b.arg(x), b.arg(y), b.spec().dtype
+    if dtype not in INTEGERS:
+        raise NotLowered("floor division of floating numbers")
+    whole = b.map("subtract", left, b.map("mod", left, right))
+    return divide(b, whole, right, dtype)
+
+
+@lowering("leaky_relu")
+def _leaky_relu(b: Builder, x: Any, slope: float = 0.01) -> View:
+    view = tensor(b, x)
+    negative = b.map("multiply", b.map("min", view, 0.0), float(slope))
+    return b.map("add", b.map("max", view, 0.0), negative, dtype=b.spec().dtype)
+
+
+@lowering("hardsigmoid", "hardswish")
+def _hard(b: Builder, x: Any) -> View:
+    view, dtype = tensor(b, x), b.spec().dtype
+    ramp = b.map("min", b.map("max", b.map("add", b.map("multiply", view, 1.0 / 6.0), 0.5), 0.0), 1.0)
+    if "hardswish" in b.node.target:
+        return b.map("multiply", view, ramp, dtype=dtype)
+    return b.map("copy", ramp, dtype=dtype)
+
+
+@lowering("isfinite", "isinf")
+def _isfinite(b: Builder, x: Any) -> View:
+    view = tensor(b, x)
+    zero = b.map("subtract", view, view)
+    if "isfinite" in b.node.target:
+        return b.map("equal", zero, 0.0, dtype="bool")
+    defined = b.map("equal", view, view, dtype="uint8")
+    return b.map("multiply", defined, b.map("not_equal", zero, 0.0, dtype="uint8"), dtype="bool")
+
+
 @lowering("neg")
 def _neg(b: Builder, x: Any) -> View:
-    return b.map("multiply", _tensor(b, x), -1.0, dtype=b.spec().dtype)
+    return b.map("multiply", tensor(b, x), -1.0, dtype=b.spec().dtype)
 
 
 @lowering("gelu")
 def _gelu(b: Builder, x: Any, approximate: str = "none") -> View:
-    return b.map("gelu" if approximate == "none" else "gelu_apprx_tanh", _tensor(b, x), dtype=b.spec().dtype)
+    return b.map("gelu" if approximate == "none" else "gelu_apprx_tanh", tensor(b, x), dtype=b.spec().dtype)
 
 
 @lowering("add", "sub", "rsub")
@@ -169,10 +233,11 @@ def _mul(b: Builder, x: Any, y: Any) -> View:
 def _div(b: Builder, x: Any, y: Any, rounding_mode: str | None = None) -> View:
     if rounding_mode is not None:
         raise NotLowered(f"division rounded with {rounding_mode!r} has no instruction")
-    return _divide(b, b.arg(x), b.arg(y), b.spec().dtype)
+    return divide(b, b.arg(x), b.arg(y), b.spec().dtype)
 
 
-def _divide(b: Builder, x: Operand, y: Operand, dtype: str) -> View:
+def divide(b: Builder, x: Operand, y: Operand, dtype: str) -> View:
+    """A quotient: there is no divide instruction, so a reciprocal and a product."""
     if isinstance(y, float):
         if y == 0.0:
             raise NotLowered("division by the constant zero")
@@ -213,7 +278,7 @@ def _bitwise(b: Builder, x: Any, y: Any) -> View:
 
 @lowering("logical_not", "bitwise_not")
 def _not(b: Builder, x: Any) -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     if b.node.target.replace("::", ".").startswith("aten.bitwise") and b.dtype(view) != "bool":
         raise NotLowered("bitwise complement of integers")
     return b.map("equal", view, 0.0, dtype="bool")
@@ -259,19 +324,19 @@ def _bounds_given(low: Any, high: Any) -> bool:
 
 @lowering("threshold")
 def _threshold(b: Builder, x: Any, threshold: float, value: float) -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     mask = b.map("greater", view, float(threshold), dtype="uint8")
     return b.map("select", mask, view, float(value), dtype=b.spec().dtype)
 
 
 @lowering("where")
 def _where(b: Builder, condition: Any, x: Any, y: Any) -> View:
-    return b.map("select", _tensor(b, condition), b.arg(x), b.arg(y), dtype=b.spec().dtype, shape=b.spec().shape)
+    return b.map("select", tensor(b, condition), b.arg(x), b.arg(y), dtype=b.spec().dtype, shape=b.spec().shape)
 
 
 @lowering("masked_fill")
 def _masked_fill(b: Builder, x: Any, mask: Any, value: Any) -> View:
-    return b.map("select", _tensor(b, mask), b.arg(value), b.arg(x), dtype=b.spec().dtype, shape=b.spec().shape)
+    return b.map("select", tensor(b, mask), b.arg(value), b.arg(x), dtype=b.spec().dtype, shape=b.spec().shape)
 
 
 @lowering("addcmul")
@@ -284,7 +349,7 @@ def _addcmul(b: Builder, x: Any, y: Any, z: Any, value: Any = 1) -> View:
 
 @lowering("addcdiv")
 def _addcdiv(b: Builder, x: Any, y: Any, z: Any, value: Any = 1) -> View:
-    quotient = _divide(b, b.arg(y), b.arg(z), "fp32")
+    quotient = divide(b, b.arg(y), b.arg(z), "fp32")
     if value != 1:
         quotient = b.map("multiply", quotient, float(value))
     return b.map("add", b.arg(x), quotient, dtype=b.spec().dtype)
@@ -298,7 +363,7 @@ def _lerp(b: Builder, x: Any, y: Any, weight: Any) -> View:
 
 @lowering("isnan")
 def _isnan(b: Builder, x: Any) -> View:
-    return b.map("not_equal", _tensor(b, x), _tensor(b, x), dtype="bool")
+    return b.map("not_equal", tensor(b, x), tensor(b, x), dtype="bool")
 
 
 # -- creation and copies -------------------------------------------------------------------------------------
@@ -337,12 +402,12 @@ def _copy(b: Builder, x: Any, source: Any) -> View:
 
 @lowering("_to_copy", "clone", "contiguous", "to", "convert_element_type")
 def _to_copy(b: Builder, x: Any, *_: Any, dtype: Any = None) -> View:
-    return b.map("copy", _tensor(b, x), dtype=b.spec().dtype)
+    return b.map("copy", tensor(b, x), dtype=b.spec().dtype)
 
 
 @lowering("repeat", "tile")
 def _repeat(b: Builder, x: Any, repeats: Sequence[int]) -> View:
-    view, shape = _tensor(b, x), b.spec().shape
+    view, shape = tensor(b, x), b.spec().shape
     old = (1,) * (len(shape) - len(view.shape)) + view.shape
     out = b.temp(shape, b.spec().dtype)
     source, target = view.expand(old), out
@@ -361,7 +426,7 @@ def _repeat(b: Builder, x: Any, repeats: Sequence[int]) -> View:
 def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
     out, start = b.temp(b.spec().shape, b.spec().dtype), 0
     for value in tensors:
-        view = _tensor(b, value)
+        view = tensor(b, value)
         if not view.elements:
             continue  # legacy: an empty tensor of any rank is skipped
         length = view.shape[dim]
@@ -374,7 +439,7 @@ def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
 def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
     out = b.temp(b.spec().shape, b.spec().dtype)
     for index, value in enumerate(tensors):
-        b.move(_tensor(b, value), out.select(dim, index))
+        b.move(tensor(b, value), out.select(dim, index))
     return out
 
 
@@ -382,7 +447,7 @@ def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
 def _pad(b: Builder, x: Any, pad: Sequence[int], value: Any = 0) -> View:
     if any(p < 0 for p in pad):
         raise NotLowered("negative padding")
-    view, rank = _tensor(b, x), len(b.spec().shape)
+    view, rank = tensor(b, x), len(b.spec().shape)
     out = b.map("copy", float(value), dtype=b.spec().dtype, shape=b.spec().shape)
     inner = out
     for i in range(len(pad) // 2):
@@ -396,36 +461,23 @@ def _pad(b: Builder, x: Any, pad: Sequence[int], value: Any = 0) -> View:
 def _slice_scatter(
     b: Builder, x: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> View:
-    out = b.map("copy", _tensor(b, x), dtype=b.spec().dtype)
-    b.move(_tensor(b, src), out.slice(dim, 0 if start is None else start, 2**62 if end is None else end, step))
+    out = b.map("copy", tensor(b, x), dtype=b.spec().dtype)
+    b.move(tensor(b, src), out.slice(dim, 0 if start is None else start, 2**62 if end is None else end, step))
     return out
 
 
 @lowering("select_scatter")
 def _select_scatter(b: Builder, x: Any, src: Any, dim: int, index: int) -> View:
-    out = b.map("copy", _tensor(b, x), dtype=b.spec().dtype)
-    b.move(_tensor(b, src), out.select(dim, index))
+    out = b.map("copy", tensor(b, x), dtype=b.spec().dtype)
+    b.move(tensor(b, src), out.select(dim, index))
     return out
-
-
-@lowering("embedding")
-def _embedding(b: Builder, weight: Any, index: Any, padding_idx: int = -1, *_: Any) -> View:
-    table, rows = _tensor(b, weight), _tensor(b, index)
-    return b.gather(table, rows, b.spec().dtype)
-
-
-@lowering("index_select")
-def _index_select(b: Builder, x: Any, dim: int, index: Any) -> View:
-    view = _tensor(b, x)
-    if len(view.shape) != 2 or dim % 2:
-        raise NotLowered("rows of a matrix only")
-    return b.gather(view, _tensor(b, index), b.spec().dtype)
 
 
 # -- reductions ----------------------------------------------------------------------------------------------
 
 
-def _axes(view: View, dim: Any) -> tuple[int, ...]:
+def axes_of(view: View, dim: Any) -> tuple[int, ...]:
+    """The axes a `dim` argument names: all for None."""
     rank = len(view.shape)
     if dim is None or dim == ():
         return tuple(range(rank))
@@ -434,8 +486,8 @@ def _axes(view: View, dim: Any) -> tuple[int, ...]:
 
 def _reduction(fn: str, *, mean: bool = False) -> Any:
     def lower(b: Builder, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> View:
-        view = _tensor(b, x)
-        axes = _axes(view, dim)
+        view = tensor(b, x)
+        axes = axes_of(view, dim)
         count = prod(view.shape[a] for a in axes)
         scale = 1.0 / count if mean and count else 1.0
         return b.reduce(fn, view, axes, keepdim=keepdim, dtype=b.spec().dtype, scale=scale)
@@ -449,20 +501,11 @@ lowering("amax")(_reduction("max"))
 lowering("amin")(_reduction("min"))
 
 
-@lowering("max", "min")
-def _max(b: Builder, x: Any, *rest: Any) -> View:
-    if rest:
-        raise NotLowered("indices of the largest element")
-    fn = "max" if b.node.target.replace("::", ".").startswith("aten.max") else "min"
-    view = _tensor(b, x)
-    return b.reduce(fn, view, _axes(view, None), keepdim=False, dtype=b.spec().dtype)
-
-
 @lowering("any", "all")
 def _any(b: Builder, x: Any, dim: Any = None, keepdim: bool = False) -> View:
-    view = b.map("not_equal", _tensor(b, x), 0.0, dtype="uint8")
+    view = b.map("not_equal", tensor(b, x), 0.0, dtype="uint8")
     fn = "max" if b.node.target.replace("::", ".").startswith("aten.any") else "min"
-    return b.reduce(fn, view, _axes(view, dim), keepdim=keepdim, dtype="bool")
+    return b.reduce(fn, view, axes_of(view, dim), keepdim=keepdim, dtype="bool")
 
 
 @lowering("var", "var_mean", "std")
@@ -471,8 +514,8 @@ def _var(
 ) -> Any:
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    view = _tensor(b, x)
-    axes = _axes(view, dim)
+    view = tensor(b, x)
+    axes = axes_of(view, dim)
     count = prod(view.shape[a] for a in axes)
     divisor = count - (int(unbiased) if correction is None else correction)
     if divisor <= 0:
@@ -494,15 +537,15 @@ def _var(
 def _norm(b: Builder, x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> View:
     if order != 2:
         raise NotLowered(f"norm of order {order}")
-    view = _tensor(b, x)
-    total = b.reduce("add", b.map("square", view), _axes(view, dim), keepdim=keepdim)
+    view = tensor(b, x)
+    total = b.reduce("add", b.map("square", view), axes_of(view, dim), keepdim=keepdim)
     return b.map("sqrt", total, dtype=b.spec().dtype)
 
 
 # -- softmax, norms ------------------------------------------------------------------------------------------
 
 
-def _exponentials(b: Builder, view: View, axis: int) -> tuple[View, View, View]:
+def exponentials(b: Builder, view: View, axis: int) -> tuple[View, View, View]:
     """(x - max, exp of it, sum of the exponentials with the axis kept), fp32."""
     largest = b.reduce("max", view, (axis,), keepdim=True)
     shifted = b.map("subtract", view, largest)
@@ -510,7 +553,7 @@ def _exponentials(b: Builder, view: View, axis: int) -> tuple[View, View, View]:
     return shifted, powers, b.reduce("add", powers, (axis,), keepdim=True)
 
 
-def _last(b: Builder, view: View, axis: int) -> tuple[View, tuple[int, ...]]:
+def axis_last(b: Builder, view: View, axis: int) -> tuple[View, tuple[int, ...]]:
     """The view with `axis` last, copied when that is not how it lies in memory, and the order that undoes it."""
     rank = len(view.shape)
     axis %= rank
@@ -523,36 +566,36 @@ def _last(b: Builder, view: View, axis: int) -> tuple[View, tuple[int, ...]]:
 
 @lowering("_softmax", "softmax")
 def _softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     if not view.shape:
         raise NotLowered("softmax of a scalar")
-    view, back = _last(b, view, dim)
-    powers, total = _exponentials(b, view, -1)[1:]
+    view, back = axis_last(b, view, dim)
+    powers, total = exponentials(b, view, -1)[1:]
     return b.map("multiply", powers, b.map("reciprocal", total), dtype=b.spec().dtype).permute(back)
 
 
 @lowering("_log_softmax", "log_softmax")
 def _log_softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     if not view.shape:
         raise NotLowered("log_softmax of a scalar")
-    view, back = _last(b, view, dim)
-    shifted, _powers, total = _exponentials(b, view, -1)
+    view, back = axis_last(b, view, dim)
+    shifted, _powers, total = exponentials(b, view, -1)
     return b.map("subtract", shifted, b.map("log", total), dtype=b.spec().dtype).permute(back)
 
 
 @lowering("_softmax_backward_data")
 def _softmax_backward(b: Builder, grad: Any, output: Any, dim: int, *_: Any) -> View:
-    g, back = _last(b, _tensor(b, grad), dim)
-    y = _last(b, _tensor(b, output), dim)[0]
+    g, back = axis_last(b, tensor(b, grad), dim)
+    y = axis_last(b, tensor(b, output), dim)[0]
     total = b.reduce("add", b.map("multiply", g, y), (-1,), keepdim=True)
     return b.map("multiply", b.map("subtract", g, total), y, dtype=b.spec().dtype).permute(back)
 
 
 @lowering("_log_softmax_backward_data")
 def _log_softmax_backward(b: Builder, grad: Any, output: Any, dim: int, *_: Any) -> View:
-    g, back = _last(b, _tensor(b, grad), dim)
-    y = _last(b, _tensor(b, output), dim)[0]
+    g, back = axis_last(b, tensor(b, grad), dim)
+    y = axis_last(b, tensor(b, output), dim)[0]
     total = b.reduce("add", g, (-1,), keepdim=True)
     return b.map("subtract", g, b.map("multiply", b.map("exp", y), total), dtype=b.spec().dtype).permute(back)
 
@@ -563,7 +606,7 @@ def _norm_axes(view: View, normalized: Sequence[int]) -> tuple[int, ...]:
 
 @lowering("_fused_rms_norm", "rms_norm")
 def _rms_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     axes = _norm_axes(view, normalized)
     # Without eps torch takes the spacing of the dtype it accumulates in.
     epsilon = (2.0**-52 if b.dtype(view) == "fp64" else 2.0**-23) if eps is None else eps
@@ -582,7 +625,7 @@ def _rms_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any = None,
 def _rms_norm_backward(
     b: Builder, grad: Any, x: Any, normalized: Sequence[int], rstd: Any, weight: Any, mask: Sequence[bool]
 ) -> Any:
-    g, view, r = _tensor(b, grad), _tensor(b, x), _tensor(b, rstd)
+    g, view, r = tensor(b, grad), tensor(b, x), tensor(b, rstd)
     axes = _norm_axes(view, normalized)
     count = prod(view.shape[a] for a in axes)
     normal = b.map("multiply", view, r)
@@ -601,7 +644,7 @@ def _rms_norm_backward(
 
 @lowering("native_layer_norm")
 def _layer_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     axes = _norm_axes(view, normalized)
     count = prod(view.shape[a] for a in axes)
     # Minus the mean, so that x - mean folds into the activation that squares it and, again, into the scaling.
@@ -635,7 +678,7 @@ def _layer_norm_backward(
     bias: Any,
     mask: Sequence[bool],
 ) -> Any:
-    g, view, m, r = _tensor(b, grad), _tensor(b, x), _tensor(b, mean), _tensor(b, rstd)
+    g, view, m, r = tensor(b, grad), tensor(b, x), tensor(b, mean), tensor(b, rstd)
     axes = _norm_axes(view, normalized)
     count = prod(view.shape[a] for a in axes)
     normal = b.map("multiply", b.map("subtract", view, m), r)
@@ -660,34 +703,34 @@ def _layer_norm_backward(
 
 @lowering("sigmoid_backward")
 def _sigmoid_backward(b: Builder, grad: Any, output: Any) -> View:
-    y = _tensor(b, output)
+    y = tensor(b, output)
     slope = b.map("multiply", b.map("subtract", 1.0, y), y)
-    return b.map("multiply", _tensor(b, grad), slope, dtype=b.spec().dtype)
+    return b.map("multiply", tensor(b, grad), slope, dtype=b.spec().dtype)
 
 
 @lowering("tanh_backward")
 def _tanh_backward(b: Builder, grad: Any, output: Any) -> View:
-    slope = b.map("subtract", 1.0, b.map("square", _tensor(b, output)))
-    return b.map("multiply", _tensor(b, grad), slope, dtype=b.spec().dtype)
+    slope = b.map("subtract", 1.0, b.map("square", tensor(b, output)))
+    return b.map("multiply", tensor(b, grad), slope, dtype=b.spec().dtype)
 
 
 @lowering("threshold_backward")
 def _threshold_backward(b: Builder, grad: Any, x: Any, threshold: Any) -> View:
-    mask = b.map("greater", _tensor(b, x), float(threshold), dtype="uint8")
-    return b.map("select", mask, _tensor(b, grad), 0.0, dtype=b.spec().dtype)
+    mask = b.map("greater", tensor(b, x), float(threshold), dtype="uint8")
+    return b.map("select", mask, tensor(b, grad), 0.0, dtype=b.spec().dtype)
 
 
 @lowering("silu_backward")
 def _silu_backward(b: Builder, grad: Any, x: Any) -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     s = b.map("sigmoid", view)
     inner = b.map("add", b.map("multiply", view, b.map("subtract", 1.0, s)), 1.0)
-    return b.map("multiply", _tensor(b, grad), b.map("multiply", s, inner), dtype=b.spec().dtype)
+    return b.map("multiply", tensor(b, grad), b.map("multiply", s, inner), dtype=b.spec().dtype)
 
 
 @lowering("gelu_backward")
 def _gelu_backward(b: Builder, grad: Any, x: Any, approximate: str = "none") -> View:
-    view = _tensor(b, x)
+    view = tensor(b, x)
     if approximate == "none":
         cdf = b.map("add", b.map("multiply", b.map("erf", b.map("multiply", view, 0.5**0.5)), 0.5), 0.5)
         bell = b.map("exp", b.map("multiply", b.map("square", view), -0.5))
@@ -701,15 +744,15 @@ def _gelu_backward(b: Builder, grad: Any, x: Any, approximate: str = "none") -> 
         dinner = b.map("add", b.map("multiply", square, 3.0 * beta * kappa), beta)
         sech = b.map("subtract", 1.0, b.map("square", t))
         slope = b.map("add", left, b.map("multiply", b.map("multiply", b.map("multiply", view, 0.5), sech), dinner))
-    return b.map("multiply", _tensor(b, grad), slope, dtype=b.spec().dtype)
+    return b.map("multiply", tensor(b, grad), slope, dtype=b.spec().dtype)
 
 
 # -- matrix products -----------------------------------------------------------------------------------------
 
 
-def _product(b: Builder, x: View, y: View, dtype: str) -> View:
+def matrix_product(b: Builder, x: View, y: View, dtype: str) -> View:
     """Two- or three-dimensional product; the result has the rank of the operands."""
-    if any(b.dtype(v) in _INTEGERS for v in (x, y)):
+    if any(b.dtype(v) in INTEGERS for v in (x, y)):
         raise NotLowered("integer matrix product")
     if len(x.shape) == 2:
         return b.contract(x.unsqueeze(0), y.unsqueeze(0), dtype).squeeze((0,))
@@ -718,13 +761,13 @@ def _product(b: Builder, x: View, y: View, dtype: str) -> View:
 
 @lowering("mm", "bmm")
 def _mm(b: Builder, x: Any, y: Any) -> View:
-    return _product(b, _tensor(b, x), _tensor(b, y), b.spec().dtype)
+    return matrix_product(b, tensor(b, x), tensor(b, y), b.spec().dtype)
 
 
 def _affine(b: Builder, bias: Any, x: View, y: View, beta: Any, alpha: Any) -> View:
     dtype = b.spec().dtype
     plain = bias is None or beta == 0
-    product = _product(b, x, y, dtype if plain and alpha == 1 else "fp32")
+    product = matrix_product(b, x, y, dtype if plain and alpha == 1 else "fp32")
     if alpha != 1:
         product = b.map("multiply", product, float(alpha), dtype=dtype if plain else "fp32")
     if plain:
@@ -737,18 +780,18 @@ def _affine(b: Builder, bias: Any, x: View, y: View, beta: Any, alpha: Any) -> V
 
 @lowering("addmm", "baddbmm")
 def _addmm(b: Builder, bias: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1) -> View:
-    return _affine(b, bias, _tensor(b, x), _tensor(b, y), beta, alpha)
+    return _affine(b, bias, tensor(b, x), tensor(b, y), beta, alpha)
 
 
 @lowering("mv")
 def _mv(b: Builder, x: Any, y: Any) -> View:
-    return _product(b, _tensor(b, x), _tensor(b, y).unsqueeze(1), b.spec().dtype).squeeze((1,))
+    return matrix_product(b, tensor(b, x), tensor(b, y).unsqueeze(1), b.spec().dtype).squeeze((1,))
 
 
 @lowering("addmv")
 def _addmv(b: Builder, bias: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1) -> View:
-    column = _tensor(b, bias).unsqueeze(-1)
-    product = _product(b, _tensor(b, x), _tensor(b, y).unsqueeze(1), "fp32")
+    column = tensor(b, bias).unsqueeze(-1)
+    product = matrix_product(b, tensor(b, x), tensor(b, y).unsqueeze(1), "fp32")
     scaled = b.map("multiply", product, float(alpha)) if alpha != 1 else product
     addend = b.map("multiply", column, float(beta)) if beta != 1 else column
     return b.map("add", scaled, addend, dtype=b.spec().dtype).squeeze((1,))
@@ -756,16 +799,16 @@ def _addmv(b: Builder, bias: Any, x: Any, y: Any, beta: Any = 1, alpha: Any = 1)
 
 @lowering("dot", "vdot")
 def _dot(b: Builder, x: Any, y: Any) -> View:
-    product = b.map("multiply", _tensor(b, x), _tensor(b, y))
+    product = b.map("multiply", tensor(b, x), tensor(b, y))
     return b.reduce("add", product, (0,), keepdim=False, dtype=b.spec().dtype)
 
 
 @lowering("linear")
 def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> View:
-    view, w = _tensor(b, x), _tensor(b, weight)
+    view, w = tensor(b, x), tensor(b, weight)
     rows = b.reshape(view, (prod(view.shape[:-1]), view.shape[-1]))
     flat = TensorSpec((rows.shape[0], w.shape[0]), b.spec().dtype)
-    product = _product(b, rows, w.permute((1, 0)), "fp32" if bias is not None else flat.dtype)
+    product = matrix_product(b, rows, w.permute((1, 0)), "fp32" if bias is not None else flat.dtype)
     if bias is not None:
         product = b.map("add", product, b.arg(bias), dtype=flat.dtype)
     return b.reshape(product, b.spec().shape)
@@ -773,7 +816,7 @@ def _linear(b: Builder, x: Any, weight: Any, bias: Any = None) -> View:
 
 @lowering("matmul")
 def _matmul(b: Builder, x: Any, y: Any) -> View:
-    left, right, dtype = _tensor(b, x), _tensor(b, y), b.spec().dtype
+    left, right, dtype = tensor(b, x), tensor(b, y), b.spec().dtype
     if not left.shape or not right.shape:
         raise NotLowered("matmul of a scalar")
     if len(left.shape) == 1 and len(right.shape) == 1:
@@ -782,36 +825,15 @@ def _matmul(b: Builder, x: Any, y: Any) -> View:
     right = right.unsqueeze(1) if len(right.shape) == 1 else right
     if len(right.shape) == 2:
         rows = b.reshape(left, (prod(left.shape[:-1]), left.shape[-1]))
-        return b.reshape(_product(b, rows, right, dtype), b.spec().shape)
+        return b.reshape(matrix_product(b, rows, right, dtype), b.spec().shape)
     batch = broadcast(left.shape[:-2], right.shape[:-2])
     a = b.reshape(left.expand((*batch, *left.shape[-2:])), (prod(batch), *left.shape[-2:]))
     c = b.reshape(right.expand((*batch, *right.shape[-2:])), (prod(batch), *right.shape[-2:]))
-    return b.reshape(_product(b, a, c, dtype), b.spec().shape)
+    return b.reshape(matrix_product(b, a, c, dtype), b.spec().shape)
 
 
-# -- lists and optimizers ------------------------------------------------------------------------------------
-
-
-def _foreach(fn: str) -> Any:
-    def lower(b: Builder, tensors: Sequence[Any], other: Any, alpha: Any = 1) -> list[View]:
-        others = list(other) if isinstance(other, tuple | list) else [other] * len(tensors)
-        results = []
-        for x, y in zip(tensors, others, strict=True):
-            left, right = _tensor(b, x), b.arg(y)
-            if alpha != 1:
-                right = right * float(alpha) if isinstance(right, float) else b.map("multiply", right, float(alpha))
-            dtype = b.dtype(left)
-            results.append(_divide(b, left, right, dtype) if fn == "div" else b.map(fn, left, right, dtype=dtype))
-        return results
-
-    return lower
-
-
-for _aten, _fn in {"add": "add", "sub": "subtract", "mul": "multiply", "div": "div"}.items():
-    lowering(f"_foreach_{_aten}")(_foreach(_fn))
-
-
-def _tensor(b: Builder, value: Any) -> View:
+def tensor(b: Builder, value: Any) -> View:
+    """An argument that must be a tensor."""
     operand = b.arg(value)
     if isinstance(operand, float):
         raise NotLowered("a number where a tensor is expected")

@@ -17,6 +17,7 @@ from math import prod
 from neuroncore.compiler.ir import (
     Buffer,
     Contract,
+    Convolve,
     Estimate,
     Gather,
     Map,
@@ -24,6 +25,8 @@ from neuroncore.compiler.ir import (
     Move,
     Prim,
     Reduce,
+    Scatter,
+    ScatterAdd,
     format_prim,
     reads,
     writes,
@@ -69,7 +72,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Primitives executed as one pass over tiles. `kind` is rows, product, fold, turn, move, gather or estimate."""
+    """Primitives executed as one pass over tiles.
+
+    `kind` is rows, product, fold, turn, move, gather, scatter, convolve or estimate.
+    """
 
     kind: str
     prims: tuple[Prim, ...]
@@ -230,7 +236,8 @@ def _start(module: Module, prim: Prim) -> _Group:
     if isinstance(prim, Contract):
         batch, m, n = prim.out.shape
         return _Group("product", [prim], batch * m * n, batch * m, n, {prim.out.buffer: False})
-    kinds = {Move: "move", Gather: "gather", Estimate: "estimate"}
+    kinds = {Move: "move", Gather: "gather", Scatter: "scatter", ScatterAdd: "scatter", Convolve: "convolve",
+             Estimate: "estimate"}  # fmt: skip
     return _Group(kinds[type(prim)], [prim])
 
 
@@ -422,6 +429,8 @@ def _simplify(module: Module, kernel: Kernel) -> list[Kernel]:
         return [kernel]
     if isinstance(prim, Map) and prim.fn == "copy" and isinstance(prim.ins[0], View) and prim.out.elements:
         source = prim.ins[0]
+        if module.buffers[source.buffer].made:
+            return [kernel]
         _, (src, dst) = collapse(prim.out.shape, (source.strides, prim.out.strides))
         dtype = module.buffers[source.buffer].dtype
         same = dtype == module.buffers[prim.out.buffer].dtype

@@ -1,6 +1,6 @@
 """The loop-level IR between ATen and tiles: a handful of primitives over views of flat HBM buffers.
 
-Immutable. `Map`, `Reduce`, `Contract`, `Move` and `Estimate` are all there is; every ATen op is written in them
+Immutable. The dataclasses below are all there is; every ATen op is written in them
 (`decompose.py`), fusion groups them (`fuse.py`), tiling turns groups into instructions on tiles (`tile.py`).
 """
 
@@ -17,7 +17,11 @@ Operand = View | float
 
 @dataclass(frozen=True)
 class Buffer:
-    """A flat piece of HBM. `kind` is input, output or temp; `position` is its place among the inputs or outputs."""
+    """A flat piece of HBM. `kind` is input, output or temp; `position` is its place among the inputs or outputs.
+
+    Two kinds have no memory, a kernel that reads them makes their elements on chip: `iota` (int32, element i is i, so
+    that a strided view is any affine index) and `random` (uint32, uniform bits; a view of it is read once).
+    """
 
     name: str
     kind: str
@@ -28,7 +32,12 @@ class Buffer:
     @property
     def bytes(self) -> int:
         """Size in bytes."""
-        return self.elements * DTYPE_BYTES[self.dtype]
+        return 0 if self.made else self.elements * DTYPE_BYTES[self.dtype]
+
+    @property
+    def made(self) -> bool:
+        """Whether its elements are made on chip where they are read."""
+        return self.kind in ("iota", "random")
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,10 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Contract:
-    """out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n], accumulated in fp32."""
+    """out[b, m, n] = sum over k of a[b, m, k] * b[b, k, n], accumulated in fp32.
+
+    `a` and `b` may have several batch axes, whose product is out's one.
+    """
 
     a: View
     b: View
@@ -88,6 +100,60 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class ScatterAdd:
+    """table[index[i], :] += src[i, :], rows in order; `table` is updated in place, repeated indices add up."""
+
+    table: View
+    index: View
+    src: View
+    op: str
+    source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """table[index[i], :] = src[i, :]; `table` is updated in place, indices are distinct."""
+
+    table: View
+    index: View
+    src: View
+    op: str
+    source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Convolve:
+    """A 2-D convolution, by `form`.
+
+    Forward: out[n, o, y, x] = bias[o] + sum over c, i, j of src[n, c, p(y, i), p(x, j)] * weight[o, c, i, j], where
+    p(y, i) = (y*stride + i*dilation - padding) / spread; positions outside `src` or between its elements (`spread` > 1,
+    the gradient of a strided convolution) are zero. Gradient: the same with weight[c, o, -1-i, -1-j]. Weight:
+    out[o, c, i, j] = sum over n, y, x of weight[n, o, y, x] * src[n, c, p(y, i), p(x, j)], `weight` being the gradient
+    of the output.
+    """
+
+    form: str
+    src: View
+    weight: View
+    out: View
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    op: str
+    bias: View | None = None
+    spread: tuple[int, int] = (1, 1)
+    source: str = field(default="", compare=False)
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions; what the zeros between spread elements cost does not count."""
+        if self.form == "weight":
+            return 2 * self.weight.elements * self.src.shape[1] * self.out.shape[2] * self.out.shape[3]
+        spread = self.spread[0] * self.spread[1]
+        return 2 * self.out.elements * self.weight.elements // self.weight.shape[0] // spread
+
+
+@dataclass(frozen=True)
 class Estimate:
     """An op that can't be lowered yet: what it reads, what it writes, its flops, and why."""
 
@@ -99,7 +165,7 @@ class Estimate:
     source: str = field(default="", compare=False)
 
 
-Prim = Map | Reduce | Contract | Move | Gather | Estimate
+Prim = Map | Reduce | Contract | Move | Gather | ScatterAdd | Scatter | Convolve | Estimate
 
 
 @dataclass(frozen=True)
@@ -121,14 +187,20 @@ def reads(prim: Prim) -> Iterator[View]:
         yield from (prim.a, prim.b)
     elif isinstance(prim, Gather):
         yield from (prim.table, prim.index)
+    elif isinstance(prim, Scatter | ScatterAdd):
+        yield from (prim.table, prim.index, prim.src)
+    elif isinstance(prim, Convolve):
+        yield from (prim.src, prim.weight, *((prim.bias,) if prim.bias is not None else ()))
     else:
         yield from prim.reads
 
 
 def writes(prim: Prim) -> Iterator[View]:
     """The views a primitive writes."""
-    if isinstance(prim, Map | Reduce | Contract):
+    if isinstance(prim, Map | Reduce | Contract | Convolve):
         yield prim.out
+    elif isinstance(prim, Scatter | ScatterAdd):
+        yield prim.table
     elif isinstance(prim, Move | Gather):
         yield prim.dst
     else:
@@ -159,6 +231,14 @@ def format_prim(prim: Prim) -> str:
         return f"{format_view(prim.dst)} = move({format_view(prim.src)})  # {prim.op}"
     if isinstance(prim, Gather):
         return f"{format_view(prim.dst)} = gather({format_view(prim.table)}, {format_view(prim.index)})  # {prim.op}"
+    if isinstance(prim, Scatter | ScatterAdd):
+        name = "scatter" if isinstance(prim, Scatter) else "scatter_add"
+        where = f"{format_view(prim.table)}, {format_view(prim.index)}"
+        return f"{format_view(prim.table)} = {name}({where}, {format_view(prim.src)})  # {prim.op}"
+    if isinstance(prim, Convolve):
+        ins = ", ".join(map(format_view, reads(prim)))
+        shape = f"stride={prim.stride}, padding={prim.padding}, dilation={prim.dilation}, spread={prim.spread}"
+        return f"{format_view(prim.out)} = convolve_{prim.form}({ins}, {shape})  # {prim.op}"
     outs, ins = (", ".join(map(format_view, views)) for views in (prim.writes, prim.reads))
     return f"{outs} = estimate({ins})  # {prim.op}: {prim.reason}"
 

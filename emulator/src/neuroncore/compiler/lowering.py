@@ -15,6 +15,7 @@ from typing import Any
 from neuroncore.compiler.ir import (
     Buffer,
     Contract,
+    Convolve,
     Estimate,
     Gather,
     Map,
@@ -23,6 +24,8 @@ from neuroncore.compiler.ir import (
     Operand,
     Prim,
     Reduce,
+    Scatter,
+    ScatterAdd,
     reads,
     writes,
 )
@@ -91,6 +94,7 @@ class Builder:
         self.env: dict[Value, View] = {}
         self.mutated: dict[int, View] = {}
         self.node: Node = Node("", (), (), ())
+        self._draws = 0
         for index, spec in enumerate(graph.inputs):
             # The tensor's own storage begins at its first element: equal layouts at other offsets share an executable.
             view = View(0, spec.shape, spec.strides or contiguous(spec.shape))
@@ -160,7 +164,7 @@ class Builder:
 
     def _straight(self, view: View, out: View) -> View:
         """A large operand that lies across the result is turned first: moving single elements takes far longer."""
-        if not _across(view, out.strides):
+        if self.buffers[view.buffer].made or not _across(view, out.strides):
             return view
         turned = self._buffer(f"t{len(self.buffers)}", "temp", self.dtype(view), View(0, out.shape, out.strides))
         self.prims.append(Map("copy", (view,), turned, self.node.target, self.node.source))
@@ -174,7 +178,11 @@ class Builder:
         chosen = sorted({a % rank for a in axes}) if rank else []
         kept = tuple(a for a in range(rank) if a not in chosen)
         if prod(src.shape[a] for a in chosen) == 0:
-            raise NotLowered("reduction over an empty dimension")
+            if fn != "add":
+                raise NotLowered("largest or smallest element of an empty dimension")
+            shape = tuple(1 if a in chosen else src.shape[a] for a in range(rank) if keepdim or a not in chosen)
+            empty = 0.0 if scale == 1.0 else float("nan")
+            return self.map("copy", empty, dtype=dtype, shape=shape)
         if rank - 1 in chosen and 0 in chosen and kept and src.shape[0] > 1 and src.shape[-1] > 1:
             # Leading and trailing axes with others between: the trailing ones first, along memory.
             trailing = [a for a in chosen if a > max(kept)]
@@ -194,12 +202,31 @@ class Builder:
         return out
 
     def contract(self, a: View, b: View, dtype: str) -> View:
-        """Batched matrix product [B, M, K] x [B, K, N]."""
+        """Batched matrix product [..., M, K] x [..., K, N] with equal batch axes; the result is [B, M, N]."""
+        out = self.temp((prod(a.shape[:-2]), a.shape[-2], b.shape[-1]), dtype)
         if not a.shape[-1]:
-            raise NotLowered("contraction over an empty dimension")
-        out = self.temp((a.shape[0], a.shape[1], b.shape[2]), dtype)
+            self.write("copy", (0.0,), out)
+            return out
         self.prims.append(Contract(a, b, out, self.node.target, self.node.source))
         return out
+
+    def iota(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> View:
+        """int32 offset + the sum of index times stride, made on chip where it is read; strides are not negative."""
+        return replace(self._made("iota", "int32"), shape=shape, strides=strides, offset=offset)
+
+    def random(self, shape: tuple[int, ...]) -> View:
+        """uint32 uniform random bits, drawn where they are read; use the view once."""
+        return replace(self._made("random", "uint32"), shape=shape, strides=contiguous(shape))
+
+    def _made(self, kind: str, dtype: str) -> View:
+        if kind == "random":  # two readers of one view must not share their bits
+            self._draws += 1
+        name = kind if kind == "iota" else f"random{self._draws}"
+        number = next((i for i, b in enumerate(self.buffers) if b.name == name), None)
+        if number is None:
+            number = len(self.buffers)
+            self.buffers.append(Buffer(name, kind, dtype, 2**31))
+        return View(number, (), ())
 
     def move(self, src: View, dst: View) -> None:
         """A DMA copy into an existing view."""
@@ -209,6 +236,33 @@ class Builder:
         """Rows of a table."""
         out = self.temp((*index.shape, table.shape[1]), dtype)
         self.prims.append(Gather(table, index, out, self.node.target, self.node.source))
+        return out
+
+    def scatter(self, table: View, index: View, src: View, *, add: bool) -> None:
+        """Put (or add) rows of `src` to the rows `index` of a contiguous two-dimensional temporary."""
+        kind = ScatterAdd if add else Scatter
+        self.prims.append(kind(table, index, src, self.node.target, self.node.source))
+
+    def convolve(
+        self,
+        form: str,
+        src: View,
+        weight: View,
+        shape: tuple[int, ...],
+        dtype: str,
+        *,
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+        dilation: tuple[int, int],
+        bias: View | None = None,
+        spread: tuple[int, int] = (1, 1),
+    ) -> View:
+        """A convolution; see `ir.Convolve`."""
+        out = self.temp(shape, dtype)
+        node = self.node
+        self.prims.append(
+            Convolve(form, src, weight, out, stride, padding, dilation, node.target, bias, spread, node.source)
+        )
         return out
 
     def reshape(self, view: View, shape: tuple[int, ...]) -> View:
@@ -258,10 +312,10 @@ class Builder:
             del self.buffers[mark[0] :], self.prims[mark[1] :]
             views = self._estimate(node, str(reason))
         if in_place and isinstance(target, Value):
-            self._mutate(target, views[0])
+            self.mutate(target, views[0])
         elif in_place and isinstance(target, tuple):
             for one, view in zip(target, views, strict=False):
-                self._mutate(one, view)
+                self.mutate(one, view)
         return views
 
     def _call(self, function: Lowering, node: Node) -> Result:
@@ -272,7 +326,12 @@ class Builder:
             raise NotLowered(f"this form has no lowering ({error})") from None
         return function(self, *node.args, **kwargs)
 
-    def _mutate(self, target: Value, view: View) -> None:
+    def mutate(self, target: Value, view: View) -> None:
+        """Let a graph value be another view from here on; an input's memory is written at the end.
+
+        Raises:
+            UnsupportedOpError: the value is also seen through another view.
+        """
         old = self.env[target]
         for value, seen in self.env.items():
             if (
@@ -398,6 +457,11 @@ def map_views(prim: Prim, change: Callable[[Operand], Any]) -> Prim:
         return replace(prim, src=change(prim.src), dst=change(prim.dst))
     if isinstance(prim, Gather):
         return replace(prim, table=change(prim.table), index=change(prim.index), dst=change(prim.dst))
+    if isinstance(prim, Scatter | ScatterAdd):
+        return replace(prim, table=change(prim.table), index=change(prim.index), src=change(prim.src))
+    if isinstance(prim, Convolve):
+        bias = None if prim.bias is None else change(prim.bias)
+        return replace(prim, src=change(prim.src), weight=change(prim.weight), out=change(prim.out), bias=bias)
     return replace(prim, reads=tuple(map(change, prim.reads)), writes=tuple(map(change, prim.writes)))
 
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from neuroncore.compiler.fuse import Kernel, layout_of
 from neuroncore.compiler.hbm import pieces
-from neuroncore.compiler.ir import Contract, Estimate, Gather, Move, Reduce, reads, writes
+from neuroncore.compiler.ir import (
+    Contract,
+    Convolve,
+    Estimate,
+    Gather,
+    Move,
+    Reduce,
+    Scatter,
+    ScatterAdd,
+    reads,
+    writes,
+)
 from neuroncore.compiler.select import chip_dtype
 from neuroncore.compiler.views import collapse
 from neuroncore.graph import DTYPE_BYTES
@@ -16,7 +28,7 @@ if TYPE_CHECKING:
     from neuroncore.compiler.tile import Estimated, Tiler
     from neuroncore.targets import Target
 
-__all__ = ["estimate_ns", "tile_estimate", "tile_fold", "tile_gather", "tile_move"]
+__all__ = ["estimate_ns", "tile_estimate", "tile_fold", "tile_gather", "tile_move", "tile_scatter"]
 
 _PARTITIONS = 128
 _ROW_BYTES = 16_384
@@ -93,10 +105,21 @@ def tile_gather(tiler: Tiler, kernel: Kernel) -> None:
     index = layout_of(prim.index, rows, 1)
     out = layout_of(prim.dst, rows, cols)
     dtype = tiler.kernels.buffers[prim.table.buffer].dtype
-    if index is None or out is None or prim.table.strides[1] not in (0, 1) or dtype != chip_dtype(dtype):
+    strides = prim.table.strides
+    dense_rows = out is not None and (cols == 1 or out.cols == ((cols, 1),))
+    if index is None or out is None or (strides[1] != 1 and cols > 1):
         from neuroncore.compiler.tile import TooManyInstructions
 
         raise TooManyInstructions
+    # An indexed copy does not cast: elements of 64 bits move as two words.
+    words = 2 if dtype != chip_dtype(dtype) and dense_rows else 1
+    if dtype != chip_dtype(dtype):
+        dtype = "int32"
+        cols *= words
+        if not dense_rows:
+            from neuroncore.compiler.tile import TooManyInstructions
+
+            raise TooManyInstructions
     table = tiler.tensor(prim.table.buffer)
     # The access pattern of an indexed side may not name more rows than the table has.
     height = min(_PARTITIONS, prim.table.shape[0])
@@ -105,12 +128,7 @@ def tile_gather(tiler: Tiler, kernel: Kernel) -> None:
         with tiler.iteration(), tiler.builder.op(prim.op, prim.source):
             places = tiler.sbuf(f"{prefix}_i_{number % 3}", _PARTITIONS, 1, "int32")
             for piece in pieces(index, start, parts, 0, 1):
-                tiler.load(
-                    places.access((piece.row, piece.row + piece.rows), ((1, 1),)),
-                    tiler.tensor(prim.index.buffer).access(
-                        piece.rows, ((1, 1),), offset=piece.offset, partition_stride=piece.row_stride
-                    ),
-                )
+                tiler.fetch(prim.index.buffer, places.access((piece.row, piece.row + piece.rows), ((1, 1),)), piece)
             width = min(cols, max(1, 65_536 // 4 // DTYPE_BYTES[dtype]))
             for column in range(0, cols, width):
                 columns = min(width, cols - column)
@@ -122,11 +140,22 @@ def tile_gather(tiler: Tiler, kernel: Kernel) -> None:
                     src=table.access(
                         parts,
                         ((1, columns),),
-                        offset=prim.table.offset + column,
-                        partition_stride=prim.table.strides[0] or 1,
+                        offset=prim.table.offset * words + column,
+                        partition_stride=(strides[0] or 1) * words,
+                        dtype=dtype,
                     ),
                     index=places.access((0, parts), ((1, 1),)),
                 )
+                if words > 1:
+                    for piece in pieces(replace(out, cols=()), start, parts, 0, 1):
+                        tiler.store(
+                            tiler.tensor(prim.dst.buffer).access(
+                                piece.rows, ((1, columns),), offset=piece.offset * words + column,
+                                partition_stride=piece.row_stride * words, dtype=dtype,
+                            ),
+                            data.access((piece.row, piece.row + piece.rows), ((1, columns),)),
+                        )  # fmt: skip
+                    continue
                 for piece in pieces(out, start, parts, column, columns):
                     tiler.store(
                         tiler.tensor(prim.dst.buffer).access(
@@ -134,6 +163,73 @@ def tile_gather(tiler: Tiler, kernel: Kernel) -> None:
                         ),
                         data.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column),
                     )
+
+
+def tile_scatter(tiler: Tiler, kernel: Kernel) -> None:
+    """Rows to places of a table.
+
+    Rows to add go 128 at a time; those with one index are summed by a product with the matrix of equal indices, so
+    that all of them write the same sum.
+    """
+    prim = kernel.prims[0]
+    assert isinstance(prim, Scatter | ScatterAdd)
+    add = isinstance(prim, ScatterAdd)
+    prefix = tiler.new_kernel()
+    rows, cols = prim.src.shape
+    index, source = layout_of(prim.index, rows, 1), layout_of(prim.src, rows, cols)
+    assert index is not None and source is not None and prim.table.strides[1] in (0, 1)
+    buffers = tiler.kernels.buffers
+    dtype = chip_dtype(buffers[prim.table.buffer].dtype)
+    table, indices = tiler.tensor(prim.table.buffer), tiler.tensor(prim.index.buffer)
+    height = min(_PARTITIONS, prim.table.shape[0])
+    width = min(cols, 512 if add else 8192)
+    # One iteration in order: a tile reads what the one before has written.
+    with tiler.iteration(), tiler.builder.op(prim.op, prim.source):
+        tiler.stage = 0
+        for number, start in enumerate(range(0, rows, height)):
+            parts, slot = min(height, rows - start), number % 3
+            places = tiler.sbuf(f"{prefix}_i_{slot}", _PARTITIONS, 1, "int32")
+            column = places.access((0, parts), ((1, 1),))
+            for piece in pieces(index, start, parts, 0, 1):
+                tiler.fetch(prim.index.buffer, places.access((piece.row, piece.row + piece.rows), ((1, 1),)), piece)
+            equal = None
+            if add:
+                stride = prim.index.strides[0]
+                others = tiler.sbuf(f"{prefix}_o_{slot}", _PARTITIONS, height, "int32")
+                tiler.load(
+                    others.access((0, parts), ((1, parts),)),
+                    indices.access(parts, ((stride or 1, parts),), offset=prim.index.offset + start * stride),
+                )
+                equal = tiler.sbuf(f"{prefix}_e_{slot}", _PARTITIONS, height, dtype)
+                tiler.emit(
+                    "tensor_scalar", dst=equal.access((0, parts), ((1, parts),)),
+                    data=others.access((0, parts), ((1, parts),)), op0="equal", operand0=column, engine="Vector",
+                )  # fmt: skip
+            for first in range(0, cols, width):
+                columns = min(width, cols - first)
+                data = tiler.sbuf(f"{prefix}_x_{slot}", _PARTITIONS, width, dtype)
+                for piece in pieces(source, start, parts, first, columns):
+                    to = data.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column)
+                    tiler.fetch(prim.src.buffer, to, piece)
+                values = data.access((0, parts), ((1, columns),))
+                place = table.access(
+                    parts, ((1, columns),), offset=prim.table.offset + first,
+                    partition_stride=prim.table.strides[0] or 1,
+                )  # fmt: skip
+                if equal is not None:
+                    before = tiler.sbuf(f"{prefix}_b_{slot}", _PARTITIONS, width, dtype)
+                    now = tiler.sbuf(f"{prefix}_n_{slot}", _PARTITIONS, width, dtype)
+                    total = tiler.psum(f"{prefix}_t_{slot}", _PARTITIONS, width)
+                    old, new = before.access((0, parts), ((1, columns),)), now.access((0, parts), ((1, columns),))
+                    summed = total.access((0, parts), ((1, columns),))
+                    tiler.emit("dma_copy", engine="GpSimd", dst=old, src=place, index=column)
+                    tiler.emit(
+                        "nc_matmul", dst=summed, stationary=equal.access((0, parts), ((1, parts),)), moving=values
+                    )
+                    tiler.emit("tensor_tensor", dst=new, data1=old, data2=summed, op="add", engine="Vector")
+                    values = new
+                tiler.emit("dma_copy", engine="GpSimd", dst=place, src=values, index=column, index_side="dst")
+        tiler.stage = -1
 
 
 def tile_fold(tiler: Tiler, kernel: Kernel) -> None:
@@ -222,7 +318,7 @@ def tile_estimate(tiler: Tiler, kernel: Kernel, reason: str) -> Estimated:
 
     buffers = tiler.kernels.buffers
     made = {w.buffer for p in kernel.prims for w in writes(p)}
-    ins = {v for p in kernel.prims for v in reads(p) if v.buffer not in made}
+    ins = {v for p in kernel.prims for v in reads(p) if v.buffer not in made and not buffers[v.buffer].made}
     outs = {w for p in kernel.prims for w in writes(p) if w.buffer in tiler.kernels.kept}
     read = sum(v.distinct * DTYPE_BYTES[buffers[v.buffer].dtype] for v in ins)
     written = sum(v.distinct * DTYPE_BYTES[buffers[v.buffer].dtype] for v in outs)
@@ -231,8 +327,11 @@ def tile_estimate(tiler: Tiler, kernel: Kernel, reason: str) -> Estimated:
         if isinstance(prim, Estimate):
             flops, reason = flops + prim.flops, prim.reason
         elif isinstance(prim, Contract):
-            flops += 2 * prim.out.elements * prim.a.shape[2]
+            flops += 2 * prim.out.elements * prim.a.shape[-1]
             dtype = buffers[prim.a.buffer].dtype
+        elif isinstance(prim, Convolve):
+            flops += prim.flops
+            dtype = buffers[prim.src.buffer].dtype
     first = kernel.prims[0]
     return Estimated(
         first.op, reason, estimate_ns(tiler.target, read + written, flops, dtype), read, written, flops, first.source

@@ -53,7 +53,10 @@ class _Operand:
 
     def layout(self, batch: int) -> Layout:
         """[other, K] when turned, else [K, other]."""
-        view = self.view.select(0, batch)
+        view = self.view
+        for size in reversed(view.shape[:-2]):  # the last batch axis first: it varies fastest
+            batch, index = divmod(batch, size)
+            view = view.select(len(view.shape) - 3, index)
         layout = layout_of(view, view.shape[0], view.shape[1])
         assert layout is not None
         return layout
@@ -69,12 +72,12 @@ class _Product(StepEmitter):
             )
         super().__init__(tiler, selection)
         self.contract, self.kernel, self.accumulator = contract, kernel, key
-        _, self.m, self.k = contract.a.shape
-        self.n = contract.b.shape[2]
+        self.m, self.k = contract.a.shape[-2:]
+        self.n = contract.b.shape[-1]
         self.dtype = chip_dtype(tiler.kernels.buffers[contract.a.buffer].dtype)
         self.size = DTYPE_BYTES[self.dtype]
         self.a = _operand(contract.a)
-        self.b = _operand(contract.b.permute((0, 2, 1)))
+        self.b = _operand(_swapped(contract.b))
         self.k_tiles = -(-self.k // _PARTITIONS)
         self.prefix = tiler.new_kernel()
         self.names: dict[Key, str] = {}
@@ -327,12 +330,9 @@ class _Product(StepEmitter):
                 )
 
     def _dma(self, tile: Tile, layout: Layout, row: int, rows: int, column: int, columns: int, buffer: int) -> None:
-        tensor = self.tiler.tensor(buffer)
         for piece in pieces(layout, row, rows, column, columns):
-            self.tiler.load(
-                tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column),
-                tensor.access(piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride),
-            )
+            to = tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column)
+            self.tiler.fetch(buffer, to, piece)
 
     def _stores(self, row: int) -> None:
         for key, view in self.selection.stores:
@@ -360,9 +360,15 @@ def _with_result(selection: Selection, key: Key, contract: Contract, dtype: str)
 
 
 def _operand(view: View) -> _Operand:
-    """An operand given as [batch, other, K]: turned when K is its contiguous axis."""
-    other, k = view.strides[1], view.strides[2]
-    turned = (k == 1 and (other != 1 or view.shape[1] == 1)) or (k != 1 and other != 1 and 0 < k < max(other, 1))
-    if view.shape[2] == 1 and other == 1:
+    """An operand given as [batch..., other, K]: turned when K is its contiguous axis."""
+    other, k = view.strides[-2:]
+    turned = (k == 1 and (other != 1 or view.shape[-2] == 1)) or (k != 1 and other != 1 and 0 < k < max(other, 1))
+    if view.shape[-1] == 1 and other == 1:
         turned = False
-    return _Operand(view if turned else view.permute((0, 2, 1)), turned)
+    return _Operand(view if turned else _swapped(view), turned)
+
+
+def _swapped(view: View) -> View:
+    """The last two axes exchanged."""
+    rank = len(view.shape)
+    return view.permute((*range(rank - 2), rank - 1, rank - 2))

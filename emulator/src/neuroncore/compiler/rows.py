@@ -117,6 +117,7 @@ def _free_shape(tiler: Tiler, kernel: Kernel) -> Shape | None:
     views = [v for p in kernel.prims for v in (*reads(p), *writes(p))]
     own = {w.buffer for p in kernel.prims for w in writes(p)}
     outside = [v for v in dict.fromkeys(views) if v.buffer not in own or v.buffer in tiler.kernels.kept]
+    outside = [v for v in outside if not tiler.kernels.buffers[v.buffer].made]
     elements = kernel.rows * kernel.cols
     widest = max(tile_bytes(tiler.kernels.buffers[v.buffer].dtype) for v in views)
     values = len(dict.fromkeys(views))
@@ -694,12 +695,9 @@ class _Rows(StepEmitter):
         view = key[1]
         assert isinstance(view, View)
         tile = self.tile(key)
-        tensor = self.tiler.tensor(view.buffer)
         for piece in pieces(self.layouts[key], row, parts, column, columns):
-            self.tiler.load(
-                tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column),
-                tensor.access(piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride),
-            )
+            to = tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column)
+            self.tiler.fetch(view.buffer, to, piece)
 
     def _stores(
         self, steps: list[Step], row: int, parts: int, column: int, columns: int, *, rows_only: bool = False

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from neuroncore.compiler.convolve import tile_convolve
 from neuroncore.compiler.fuse import Kernel, Kernels
+from neuroncore.compiler.hbm import Piece
 from neuroncore.compiler.ir import writes
-from neuroncore.compiler.moves import tile_estimate, tile_fold, tile_gather, tile_move
+from neuroncore.compiler.moves import tile_estimate, tile_fold, tile_gather, tile_move, tile_scatter
 from neuroncore.compiler.product import tile_product
 from neuroncore.compiler.rows import tile_rows
 from neuroncore.compiler.turn import tile_turn
@@ -81,7 +83,7 @@ class Tiler:
         written = {w.buffer for k in self.kernels.kernels for p in k.prims for w in writes(p)}
         tensors: dict[int, Tensor] = {}
         for number, buffer in enumerate(self.kernels.buffers):
-            if buffer.kind == "temp" and number not in self.kernels.kept:
+            if buffer.made or (buffer.kind == "temp" and number not in self.kernels.kept):
                 continue
             kind = {"input": "inout" if number in written else "input", "output": "output", "temp": "temporary"}[
                 buffer.kind
@@ -122,6 +124,27 @@ class Tiler:
     def load(self, dst: Access, src: Access) -> None:
         """HBM to SBUF, triggered by the otherwise idle Sync engine."""
         self.emit("dma_copy", engine="Sync", dst=dst, src=src)
+
+    def fetch(self, buffer: int, dst: Access, piece: Piece) -> None:
+        """Put a piece of a buffer into a tile: a load, or for one without memory the instruction that makes it."""
+        kind = self.kernels.buffers[buffer].kind
+        if kind == "iota":
+            to = dst
+            if not _may_start(dst):  # engines write from certain partitions only, a DMA to any
+                name = f"{dst.buffer}_at{dst.start_partition}_{dst.partitions}_{dst.offset}"
+                to = self.sbuf(name, dst.partitions, dst.free_elements, "int32").access()
+            self.emit("iota", dst=to, pattern=piece.free, offset=piece.offset, channel_multiplier=piece.row_stride)
+            if to is not dst:
+                self.load(dst, to)
+        elif kind == "random":
+            self.emit("rng", dst=dst, engine="Vector")
+        else:
+            self.load(
+                dst,
+                self.tensor(buffer).access(
+                    piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride
+                ),
+            )
 
     def store(self, dst: Access, src: Access) -> None:
         """SBUF to HBM, on a queue of its own so that it never delays a load."""
@@ -166,7 +189,13 @@ class Tiler:
         if kernel.kind == "estimate":
             raise TooManyInstructions
         {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather,
-         "turn": tile_turn}[kernel.kind](self, kernel)  # fmt: skip
+         "turn": tile_turn, "scatter": tile_scatter, "convolve": tile_convolve}[kernel.kind](self, kernel)  # fmt: skip
+
+
+def _may_start(access: Access) -> bool:
+    """Whether an engine may write from the partition an access starts at (reference/hw/compile_rules.md section 3)."""
+    step = 32 if access.partitions <= 32 else 64 if access.partitions <= 64 else 128
+    return access.start_partition % step == 0
 
 
 def tile(kernels: Kernels, target: Target) -> Tiled:

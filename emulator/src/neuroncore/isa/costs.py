@@ -119,6 +119,16 @@ def gpsimd(use: Use) -> float:
     return GPSIMD_START_CYCLES + use.n * _strided(use)
 
 
+def find_index8(use: Use) -> float:
+    """One input: N."""
+    return _at_least_interval(use.access("data").free_elements)
+
+
+def rng(use: Use) -> float:
+    """N (estimated: no public figure)."""
+    return gpsimd(use) if use.instruction.engine == "GpSimd" else vector(use)
+
+
 def memset(use: Use) -> float:
     """N; zeros of 16 bits at twice the rate."""
     if use.instruction.engine == "GpSimd":
@@ -254,6 +264,16 @@ def check_max8(use: Use) -> None:
         raise use.fail(f"operand data has {use.access('data').free_elements} elements per partition, needs 8..16384")
     if use.access("dst").free_elements != 8:
         raise use.fail(f"operand dst has {use.access('dst').free_elements} elements per partition, needs 8")
+
+
+def check_find_index8(use: Use) -> None:
+    """8..16384 elements, eight values, eight indices."""
+    n = use.access("data").free_elements
+    if not 8 <= n <= 16384:
+        raise use.fail(f"operand data has {n} elements per partition, needs 8..16384")
+    for name in ("vals", "dst"):
+        if use.access(name).free_elements != 8:
+            raise use.fail(f"operand {name} has {use.access(name).free_elements} elements per partition, needs 8")
 
 
 def check_matmul(use: Use) -> None:

@@ -49,6 +49,9 @@ class Context(Protocol):
     def write_raw(self, name: str, values: Array) -> None:
         """Store values already in the operand's storage format."""
 
+    def random(self, count: int) -> npt.NDArray[np.uint32]:
+        """The next `count` random words of the engine's generator."""
+
     def hbm_rows(self, name: str, index: npt.NDArray[np.int64]) -> Array:
         """Rows `index` of an HBM operand in storage format [len(index), free elements]."""
 
@@ -249,6 +252,41 @@ def max8(c: Context) -> None:
     c.write("dst", -np.sort(-c.f32("data"), axis=1)[:, :8])
 
 
+def _occurrences(c: Context) -> npt.NDArray[np.int64]:
+    """Where each of eight values occurs, [partitions, 8]: equal values take successive places; -1 for none."""
+    x, vals = c.f32("data"), c.f32("vals")
+    found = np.full(vals.shape, -1, np.int64)
+    for row in range(x.shape[0]):
+        taken: dict[float, int] = {}
+        for k, value in enumerate(vals[row]):
+            places = np.flatnonzero(x[row] == value)
+            number = taken.get(float(value), 0)
+            taken[float(value)] = number + 1
+            if number < len(places):
+                found[row, k] = places[number]
+    return found
+
+
+def nc_find_index8(c: Context) -> None:
+    """Indices of eight values."""
+    bits = np.uint32 if c.dtype("dst") == "uint32" else np.uint16
+    c.write_raw("dst", _occurrences(c).astype(bits))
+
+
+def nc_match_replace8(c: Context) -> None:
+    """Replace eight values."""
+    y = c.f32("data").copy()
+    for row, places in enumerate(_occurrences(c)):
+        y[row, places[places >= 0]] = np.float32(c.attribute("imm"))
+    c.write("dst", y)
+
+
+def rng(c: Context) -> None:
+    """Random bits."""
+    like = c.raw("dst")
+    c.write_raw("dst", c.random(like.size).astype(like.dtype).reshape(like.shape))
+
+
 def memset(c: Context) -> None:
     """Fill."""
     shape = c.raw("dst").shape
@@ -395,8 +433,14 @@ def dma_copy(c: Context) -> None:
             c.write_hbm_rows("dst", index, c.raw("src"))
     elif c.dtype("dst") == c.dtype("src"):
         c.write_raw("dst", c.raw("src"))
+    elif {c.dtype("dst"), c.dtype("src")} <= _WHOLE:
+        # Between integers of 32 and 64 bits the low words move, nothing is rounded.
+        c.write_raw("dst", c.raw("src").astype(np.int64 if c.dtype("dst") == "int64" else np.int32))
     else:
         c.write("dst", c.f32("src"))
+
+
+_WHOLE = {"int32", "int64"}
 
 
 def dma_transpose(c: Context) -> None:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from neuroncore.errors import DeadlockError, MachineError
 from neuroncore.isa.dtypes import DTYPE_BYTES, STORAGE, from_float32, to_float32
 from neuroncore.isa.instructions import instruction_spec
-from neuroncore.isa.program import Access, Instruction, Operand, Program, Tensor, Tile
+from neuroncore.isa.program import ENGINES, Access, Instruction, Operand, Program, Tensor, Tile
 
 __all__ = ["Machine", "run"]
 
@@ -73,6 +73,8 @@ class Machine:
         self.hbm: dict[str, npt.NDArray[np.uint8]] = {t.name: np.zeros(t.bytes, np.uint8) for t in program.tensors}
         self.sbuf = np.zeros((PARTITIONS, _SBUF_BYTES), np.uint8)
         self.psum = np.zeros((PARTITIONS, _PSUM_BYTES), np.uint8)
+        # One generator an engine: an engine is in order, so its numbers do not depend on the order between engines.
+        self._generators = {engine: np.random.default_rng(number) for number, engine in enumerate(ENGINES)}
         for tile in program.tiles:
             if tile.address is None:
                 raise MachineError(f"tile {tile.name}: no address; run the allocator first")
@@ -156,6 +158,10 @@ class Machine:
         with np.errstate(all="ignore"):
             spec.execute(_Operands(self, instruction))
 
+    def random(self, engine: str, count: int) -> npt.NDArray[np.uint32]:
+        """The next random words of an engine."""
+        return self._generators[engine].integers(0, 1 << 32, count, np.uint32)
+
     def view(self, access: Access) -> Array:
         """The elements of an access pattern as a strided view of the memory, [partitions, *free sizes]."""
         buffer = self.buffers[access.buffer]
@@ -221,6 +227,9 @@ class _Operands:
     def write_raw(self, name: str, values: Array) -> None:
         access = self._access(name)
         self._machine.view(access)[...] = values.reshape(access.shape)
+
+    def random(self, count: int) -> npt.NDArray[np.uint32]:
+        return self._machine.random(self.engine, count)
 
     def _rows(self, name: str) -> tuple[Array, Access]:
         """Every row an indexed HBM access can reach, [rows, free elements]."""

@@ -1,0 +1,91 @@
+"""Attention and its gradient against torch."""
+
+import pytest
+import torch
+from neuroncore.graph import Value
+
+aten = torch.ops.aten
+X, Y, Z, W = (Value(-1, i) for i in range(4))
+
+
+def values(shape, dtype=torch.float32, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def reference(q, k, v, bias=None, dropout=0.0, causal=False, debug=False, scale=None):
+    """What the fused op returns, computed by torch's plain functions."""
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = (q.float() @ k.float().transpose(-1, -2)) * factor
+    if bias is not None:
+        scores = scores.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else scores + bias
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -torch.inf)
+    out = (torch.softmax(scores, -1).to(q.dtype).float() @ v.float()).to(q.dtype)
+    return out, torch.logsumexp(scores, -1)
+
+
+class Fused:
+    """Stands in for the overload, which has no CPU kernel."""
+
+    def __init__(self, name, function):
+        self.name, self.function = name, function
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+    def __str__(self):
+        return self.name
+
+
+FORWARD = Fused("aten._scaled_dot_product_fused_attention_overrideable.default", reference)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(1, 2, 40, 16), (2, 3, 130, 64)])
+def test_forward(oracle, aten_call, shape, causal, dtype):
+    q, k, v = (values(shape, dtype, i) for i in range(3))
+    oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, causal)], [q, k, v])
+
+
+def test_forward_of_heads_that_lie_between_rows(oracle, aten_call):
+    q, k, v = (values((2, 33, 4, 16), seed=i).transpose(1, 2) for i in range(3))
+    oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, True, scale=0.3)], [q, k, v])
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_forward_with_a_mask(oracle, aten_call, kind):
+    q, k, v = (values((2, 2, 20, 16), seed=i) for i in range(3))
+    mask = values((2, 1, 20, 20), seed=4) > -1
+    mask[..., 0] = True
+    bias = mask if kind == "bool" else values((2, 1, 20, 20), seed=5)
+    oracle([aten_call(FORWARD, X, Y, Z, W)], [q, k, v, bias])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_backward(oracle, aten_call, causal, dtype):
+    shape = (1, 2, 72, 16)
+    g, q, k, v = (values(shape, dtype, i) for i in range(4))
+    out, rows = reference(q, k, v, causal=causal)
+
+    def gradients(grad, q, k, v, *rest):
+        leaves = [t.float().detach().requires_grad_() for t in (q, k, v)]
+        result, _ = reference(*leaves, causal=causal)
+        return [t.to(dtype) for t in torch.autograd.grad(result, leaves, grad.float())]
+
+    name = "aten._scaled_dot_product_fused_attention_overrideable_backward.default"
+    inputs = [g, q, k, v, out, rows]
+    arguments = [Value(-1, i) for i in range(6)]
+    mask = [True, True, True, False]
+    call = aten_call(
+        Fused(name, gradients), *arguments[:4], None, mask, *arguments[4:], None, None, 72, 72, 0.0, causal, None, None
+    )
+    oracle([call], inputs, tolerance=1e-4 if dtype == torch.float32 else 6e-2)
+
+
+def test_safe_softmax_of_masked_rows_is_zero(oracle, aten_call):
+    x = values((40, 50))
+    x[3] = -torch.inf
+    x[5, 7:] = -torch.inf
+    oracle([aten_call(aten._safe_softmax.default, X, -1)], [x])
