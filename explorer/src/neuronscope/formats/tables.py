@@ -8,6 +8,19 @@ from __future__ import annotations
 
 from neuronscope.schema.columns import TableSpec, spec
 
+__all__ = [
+    "BY_KIND",
+    "CPU_UTIL",
+    "DMA_TRANSFERS",
+    "EVENTS",
+    "EXECUTIONS",
+    "HOST_MEM",
+    "INSTRUCTIONS",
+    "PROGRAMS",
+    "PROGRAM_EXECUTIONS",
+    "TableSpec",
+]
+
 EXECUTIONS = spec(
     "executions",
     "ntrace.pb: one execution of an executable on a logical NeuronCore, counted once however many cores run it.",
