@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from neuronscope.analysis.devices import peak_of
 from neuronscope.analysis.units import format_ns
 from neuronscope.formats.errors import NeuronscopeError
@@ -23,18 +25,6 @@ _ROLES = {
     "copy": "copy",
 }
 
-_CARDS = """
-SELECT e.id, e.name, e.start_ts, e.end_ts, e.trace_event_source AS source, s.track_id, s.lane, t.short, t.kind,
-       t.provenance, n.name AS op, s.estimated, h.event_id IS NOT NULL AS host_op,
-       x.kind AS work
-FROM SystemProfileEvents e
-LEFT JOIN Slice s ON s.event_id = e.id
-LEFT JOIN Track t USING (track_id)
-LEFT JOIN Name n ON n.name_id = s.op_id
-LEFT JOIN HostOp h ON h.event_id = e.id
-LEFT JOIN Execution x ON x.event_id = e.id
-"""
-
 
 class UnknownEventError(NeuronscopeError, KeyError):
     """No event with that id."""
@@ -45,93 +35,93 @@ class UnknownEventError(NeuronscopeError, KeyError):
 
 def cards(profile: Profile, identities: Iterable[int]) -> dict[int, dict[str, Any]]:
     """EventCards (docs/http-api.md) by event id; ids that do not exist are left out."""
-    wanted = [int(identity) for identity in identities]
-    if not wanted:
+    wanted = np.array(list(dict.fromkeys(int(identity) for identity in identities)), np.int64)
+    if not len(wanted):
         return {}
+    timeline, index = profile.timeline, profile.event_index
+    rows, calls, kinds = timeline.positions(wanted), index.are_calls(wanted), index.kinds(wanted)
+    drawn = {
+        identity: {
+            "id": identity,
+            "name": profile.names[timeline.name_id[row]],
+            "op": profile.names[op] if (op := int(timeline.op_id[row])) >= 0 else "",
+            "track_id": int(timeline.track[row]),
+            "lane": int(timeline.lane[row]),
+            "start_ts": int(timeline.start[row]) + profile.origin_ns,
+            "duration_ns": int(timeline.duration[row]),
+        }
+        for identity, row in zip(wanted.tolist(), rows.tolist(), strict=True)
+        if row >= 0
+    }
+    others = [identity for identity in wanted.tolist() if identity not in drawn]
+    for row in _rows_of(profile, "SystemProfileEvents", "id", others, "id, name, start_ts, end_ts"):
+        drawn[row["id"]] = row | {"duration_ns": row["end_ts"] - row["start_ts"]}
     found: dict[int, dict[str, Any]] = {}
-    for row in profile.rows(f"{_CARDS} WHERE e.id IN (SELECT unnest($ids::BIGINT[]))", {"ids": wanted}):
-        found.setdefault(row["id"], _card(profile, row))
+    for identity, call, kind in zip(wanted.tolist(), calls.tolist(), kinds.tolist(), strict=True):
+        if identity in drawn:
+            found[identity] = _card(profile, drawn[identity], call, kind)
     return found
 
 
-def _card(profile: Profile, row: Mapping[str, Any]) -> dict[str, Any]:
+def _rows_of(
+    profile: Profile, table: str, column: str, identities: Iterable[int], columns: str = "*"
+) -> list[dict[str, Any]]:
+    """Rows whose `column` is one of the numbers. They stand in the text, so that DuckDB skips row groups by them."""
+    listed = ", ".join(str(int(identity)) for identity in identities)
+    return profile.rows(f"SELECT {columns} FROM {table} WHERE {column} IN ({listed})") if listed else []
+
+
+def _card(profile: Profile, row: Mapping[str, Any], call: bool, kind: int) -> dict[str, Any]:
+    track = profile.tracks.get(row.get("track_id", -1), {})
+    start = row["start_ts"] - profile.origin_ns
     return {
         "id": str(row["id"]),
         "name": row["name"],
-        "op": row["op"] or row["name"],
-        "track_id": row["track_id"] if row["track_id"] is not None else -1,
-        "lane": row["lane"] if row["lane"] is not None else 0,
-        "lane_label": row["short"] or "",
-        "role": _role(row),
-        "start": row["start_ts"] - profile.origin_ns,
-        "end": row["end_ts"] - profile.origin_ns,
-        "duration_ns": row["end_ts"] - row["start_ts"],
+        "op": row.get("op") or row["name"],
+        "track_id": row.get("track_id", -1),
+        "lane": row.get("lane", 0),
+        "lane_label": track.get("short", ""),
+        "role": _role(row["name"], track.get("kind", ""), call, kind),
+        "start": start,
+        "end": start + row["duration_ns"],
+        "duration_ns": row["duration_ns"],
     }
 
 
-def _role(row: Mapping[str, Any]) -> str:
-    if row["host_op"]:
+def _role(name: str, track_kind: str, call: bool, kind: int) -> str:
+    if call:
         return "dispatch"
-    if row["work"] is not None:
-        return "execution" if row["work"] == "exec" else "copy"
-    if row["kind"] == "framework":
-        return "step" if row["name"].startswith("ProfilerStep#") else "host call"
-    if row["kind"] == "runtime" and "schedule" in row["name"]:
+    if kind >= 0:
+        return "execution" if kind else "copy"
+    if track_kind == "framework":
+        return "step" if name.startswith("ProfilerStep#") else "host call"
+    if track_kind == "runtime" and "schedule" in name:
         return "schedule"
-    return _ROLES.get(row["kind"] or "", "event")
+    return _ROLES.get(track_kind, "event")
 
 
 def flow_mates(profile: Profile, identities: Iterable[int], limit: int = 2000) -> dict[int, list[int]]:
     """For each event the events of its process that share a flow id with it, itself included."""
-    wanted = [int(identity) for identity in identities]
-    if not wanted:
-        return {}
-    _index_flows(profile)
-    rows = profile.rows(
-        """
-        SELECT DISTINCT mine.id AS id, other.id AS mate
-        FROM _event_flow mine JOIN _event_flow other USING (flow, instance_id, process_id)
-        WHERE mine.id IN (SELECT unnest($ids::BIGINT[]))
-        LIMIT $limit
-        """,
-        {"ids": wanted, "limit": limit},
-    )
-    found: dict[int, list[int]] = {identity: [identity] for identity in wanted}
-    for row in rows:
-        if row["mate"] != row["id"]:
-            found[row["id"]].append(row["mate"])
-    return found
-
-
-def _index_flows(profile: Profile) -> None:
-    profile.create_once(
-        "_event_flow",
-        "SELECT unnest(flow_id) AS flow, instance_id, process_id, id FROM SystemProfileEvents "
-        "WHERE len(flow_id) > 0 ORDER BY flow",
-    )
+    index = profile.event_index
+    return {identity: [identity, *index.mates(identity, limit)] for identity in dict.fromkeys(map(int, identities))}
 
 
 def executions_of(profile: Profile, identity: int, limit: int = 500) -> list[dict[str, Any]]:
     """Executions an event belongs to: its own, those it launched (operators: with enclosed calls), or its flow's."""
-    rows = profile.rows(
-        """
-        WITH RECURSIVE calls AS (
-            SELECT $id::BIGINT AS event_id
-            UNION
-            SELECT HostOp.event_id FROM HostOp JOIN calls ON HostOp.parent_id = calls.event_id
-        )
-        SELECT * FROM Execution WHERE event_id = $id OR op_event_id IN (SELECT event_id FROM calls)
-        ORDER BY start_ts LIMIT $limit
-        """,
-        {"id": identity, "limit": limit},
-    )
-    if rows:
-        return rows
-    mates = flow_mates(profile, [identity]).get(identity, [])
-    return profile.rows(
-        "SELECT * FROM Execution WHERE event_id IN (SELECT unnest($ids::BIGINT[])) ORDER BY start_ts LIMIT $limit",
-        {"ids": mates, "limit": limit},
-    )
+    index = profile.event_index
+    launched = index.launched_by(index.enclosed_calls(identity))
+    own = [identity] if index.kinds(np.array([identity]))[0] >= 0 else []
+    events = list(dict.fromkeys([*own, *launched]))
+    if not events:
+        mates = [identity, *index.mates(identity, 2000)]
+        kinds = index.kinds(np.array(mates, np.int64)).tolist()
+        events = [mate for mate, kind in zip(mates, kinds, strict=True) if kind >= 0]
+    if len(events) > limit:
+        rows = profile.timeline.positions(np.array(events, np.int64))
+        starts = np.where(rows >= 0, profile.timeline.start[np.maximum(rows, 0)], 0)
+        events = [events[at] for at in np.argsort(starts, kind="stable")[:limit].tolist()]
+    found = _rows_of(profile, "Execution", "event_id", events)
+    return sorted(found, key=lambda row: (row["start_ts"], row["execution_id"]))[:limit]
 
 
 def event_details(profile: Profile, identity: int) -> dict[str, Any]:
@@ -143,7 +133,7 @@ def event_details(profile: Profile, identity: int) -> dict[str, Any]:
     card = cards(profile, [identity]).get(identity)
     if card is None:
         raise UnknownEventError(f"profile {profile.name} has no event {identity}")
-    raw = profile.rows("SELECT * FROM SystemProfileEvents WHERE id = $id", {"id": identity})[0]
+    raw = _rows_of(profile, "SystemProfileEvents", "id", [identity])[0]
     attributes = {
         key: value
         for key, value in raw.items()
@@ -155,7 +145,7 @@ def event_details(profile: Profile, identity: int) -> dict[str, Any]:
     execution = _execution(profile, executions[0]) if len(executions) == 1 else None
     gap = None
     if executions and card["role"] in ("execution", "copy"):
-        gap = next(iter(profile.rows("SELECT * FROM Gap WHERE next_event_id = $id", {"id": identity})), None)
+        gap = next(iter(_rows_of(profile, "Gap", "next_event_id", [identity])), None)
     return card | {
         "execution": execution,
         "gap_before": gap_card(profile, gap) if gap else None,
@@ -183,13 +173,6 @@ def _execution(profile: Profile, row: Mapping[str, Any]) -> dict[str, Any]:
     read, written = _known(row["bytes_read"]), _known(row["bytes_written"])
     peak = peak_of(profile)
     moved = None if read is None or written is None else read + written
-    program = profile.rows(
-        """
-        SELECT (SELECT value FROM ProfileInfo WHERE key = 'program.' || $neff || '.instructions') AS instructions,
-               (SELECT value FROM ProfileInfo WHERE key = 'program.' || $neff || '.dma_transfers') AS dma_transfers
-        """,
-        {"neff": row["neff"]},
-    )[0]
     split = row["launch_ns"] >= 0
     origin = profile.origin_ns
     return {
@@ -206,8 +189,8 @@ def _execution(profile: Profile, row: Mapping[str, Any]) -> dict[str, Any]:
         "bytes_at_hbm_peak_ns": peak.time_for_bytes(moved) if peak and moved is not None else None,
         "flops": _known(row["flops"]),
         "neff": row["neff"] or None,
-        "instructions": int(program["instructions"]) if program["instructions"] else None,
-        "dma_transfers": int(program["dma_transfers"]) if program["dma_transfers"] else None,
+        "instructions": _program_count(profile, row["neff"], "instructions"),
+        "dma_transfers": _program_count(profile, row["neff"], "dma_transfers"),
         "op": row["op"] or None,
         "overload": row["overload"] or None,
         "shapes": row["shapes"],
@@ -222,6 +205,11 @@ def _execution(profile: Profile, row: Mapping[str, Any]) -> dict[str, Any]:
             "program": "estimated" if row["estimated_ns"] > 0 else row["provenance"],
         },
     }
+
+
+def _program_count(profile: Profile, neff: str, what: str) -> int | None:
+    text = profile.info.get(f"program.{neff}.{what}")
+    return int(text) if text else None
 
 
 def gap_card(profile: Profile, row: Mapping[str, Any]) -> dict[str, Any]:

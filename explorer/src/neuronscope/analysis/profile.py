@@ -24,6 +24,7 @@ from neuronscope.store.query import SqlError as QueryError
 from neuronscope.store.query import check_query, first_line, time_limit
 
 if TYPE_CHECKING:
+    from neuronscope.analysis.event_index import EventIndex
     from neuronscope.analysis.operators import Operators
     from neuronscope.analysis.summary import Summary
     from neuronscope.analysis.timeline import Timeline
@@ -130,6 +131,7 @@ class Profile:
             folder = str(self.directory.resolve())
             allowed = ", ".join(_sql_text(text) for text in (folder, _escape_glob(folder)))  # compared as text
             self._connection.execute(f"SET allowed_directories = [{allowed}]")
+        self._connection.execute("SET parquet_metadata_cache = true")  # a folder of the library doesn't change
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
@@ -267,6 +269,27 @@ class Profile:
     def has_device_rows(self) -> bool:
         """False for a trace of host activity alone."""
         return bool(self.rows("SELECT 1 FROM Execution LIMIT 1"))
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """Names of slices and operators by `name_id`."""
+        rows = self.rows("SELECT name_id, name FROM Name")
+        found = [""] * (max((row["name_id"] for row in rows), default=-1) + 1)
+        for row in rows:
+            found[row["name_id"]] = row["name"]
+        return found
+
+    @functools.cached_property
+    def tracks(self) -> Mapping[int, Mapping[str, Any]]:
+        """Rows of the Track table by `track_id`."""
+        return {row["track_id"]: row for row in self.rows("SELECT * FROM Track ORDER BY track_id")}
+
+    @functools.cached_property
+    def event_index(self) -> EventIndex:
+        """Who is linked to whom, built on first use."""
+        from neuronscope.analysis.event_index import EventIndex
+
+        return EventIndex(self)
 
     @functools.cached_property
     def timeline(self) -> Timeline:

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from neuronscope.analysis.arrays import Arrays, kept_arrays, search
+
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
 
@@ -42,18 +44,19 @@ TILE_SCHEMA = pa.schema(
 )
 
 _BLOCK = 32
+_WIDE = ("start", "union_start", "union_end", "before", "busy_before")
 _EMPTY: Ints = np.zeros(0, np.int64)
 
 
 class LongestIndex:
     """Range-maximum index over durations: the position of the longest slice of a run, the first of equals."""
 
-    def __init__(self, durations: Ints) -> None:
+    def __init__(self, durations: Ints, levels: list[Ints] | None = None) -> None:
         self._durations = durations
         count = len(durations)
         blocks = -(-count // _BLOCK)
-        if not count:
-            self._levels: list[Ints] = []
+        self._levels: list[Ints] = levels or []
+        if levels is not None or not count:
             return
         padded = np.full(blocks * _BLOCK, -1, np.int64)
         padded[:count] = durations
@@ -64,6 +67,22 @@ class LongestIndex:
             last = self._levels[-1]
             self._levels.append(self._longer(last[:-width], last[width:]))
             width *= 2
+
+    @property
+    def packed(self) -> Ints:
+        """All levels in one array; `unpacked` takes it apart again."""
+        return np.concatenate(self._levels) if self._levels else _EMPTY
+
+    @classmethod
+    def unpacked(cls, durations: Ints, packed: Ints) -> LongestIndex:
+        """An index from its `packed` levels, nothing computed."""
+        blocks = -(-len(durations) // _BLOCK)
+        levels, at, width = [], 0, 1
+        while width <= blocks:
+            size = blocks - width + 1
+            levels.append(packed[at : at + size])
+            at, width = at + size, width * 2
+        return cls(durations, levels)
 
     def _longer(self, left: Ints, right: Ints) -> Ints:
         """Elementwise the position of the longer slice; the left one, which comes first, on a tie."""
@@ -154,76 +173,64 @@ class Timeline:
         estimated: npt.NDArray[np.bool_],
         gaps: Gaps | None = None,
     ) -> None:
-        order: Any = slice(None)
-        sorted_already = not len(start) or bool(
-            np.all(
-                (track[1:] > track[:-1])
-                | ((track[1:] == track[:-1]) & (lane[1:] > lane[:-1]))
-                | ((track[1:] == track[:-1]) & (lane[1:] == lane[:-1]) & (start[1:] >= start[:-1]))
-            )
-        )
-        if not sorted_already:
-            order = np.lexsort((start, lane, track))
-        self.event_id, self.track, self.lane = event_id[order], track[order], lane[order]
-        self.start, self.end = start[order], end[order]
-        self.name_id, self.op_id = name_id[order], op_id[order]
-        self.launch_ns, self.estimated = launch_ns[order], estimated[order]
+        arrays = _indexed(event_id, track, lane, start, end, name_id, op_id, launch_ns, estimated)
+        self._set(arrays, gaps)
+
+    def _set(self, arrays: Arrays, gaps: Gaps | None) -> None:
+        self.event_id, self.track, self.lane = arrays["event_id"], arrays["track"], arrays["lane"]
+        self.start, self.duration = arrays["start"], arrays["duration"]
+        self.name_id, self.op_id = arrays["name_id"], arrays["op_id"]
+        self.launch_ns, self.estimated = arrays["launch_ns"], arrays["estimated"]
         self.gaps = gaps or Gaps(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
-        self._duration = self.end - self.start
-        self._busy_before = np.zeros(len(self.start) + 1, np.int64)
-        np.cumsum(self._duration, out=self._busy_before[1:])
-        self._estimated_before = np.zeros(len(self.start) + 1, np.int64)
-        np.cumsum(self.estimated, out=self._estimated_before[1:])
-        self._longest = LongestIndex(self._duration)
-        self.lanes = self._find_lanes()
-        self._by_event: tuple[Ints, Ints] | None = None
+        self._busy_before, self._estimated_before = arrays["busy_before"], arrays["estimated_before"]
+        self._longest = LongestIndex.unpacked(self.duration, arrays["longest"])
+        self._order, self._identities = arrays["order"], arrays["identities"]
+        firsts = arrays["lane_first"].tolist()
+        lasts = [*firsts[1:], len(self.start)][: len(firsts)]
+        self.lanes = [
+            _Lane(int(self.track[first]), int(self.lane[first]), first, last, bool(overlaps))
+            for first, last, overlaps in zip(firsts, lasts, arrays["lane_overlaps"].tolist(), strict=True)
+        ]
 
     @classmethod
     def of(cls, profile: Profile) -> Timeline:
-        """Load the Slice and Gap tables of a profile."""
+        """Load the index of a profile's Slice table, or make it from there; the Gap table is read each time."""
         origin = profile.origin_ns
-        table = profile.query("SELECT * FROM Slice ORDER BY track_id, lane, start_ts")
-        gap_table = profile.query("SELECT gap_id, track_id, start_ts, end_ts FROM Gap ORDER BY track_id, start_ts")
 
         def column(source: pa.Table, name: str) -> Ints:
             return source[name].to_numpy().astype(np.int64)
 
-        return cls(
-            event_id=column(table, "event_id"),
-            track=column(table, "track_id"),
-            lane=column(table, "lane"),
-            start=column(table, "start_ts") - origin,
-            end=column(table, "end_ts") - origin,
-            name_id=column(table, "name_id"),
-            op_id=column(table, "op_id"),
-            launch_ns=column(table, "launch_ns"),
-            estimated=table["estimated"].to_numpy().astype(np.bool_),
-            gaps=Gaps(
-                column(gap_table, "gap_id"),
-                column(gap_table, "track_id"),
-                column(gap_table, "start_ts") - origin,
-                column(gap_table, "end_ts") - origin,
-            ),
-        )
+        def make() -> Arrays:
+            table = profile.query("SELECT * FROM Slice ORDER BY track_id, lane, start_ts")
+            return _indexed(
+                event_id=column(table, "event_id"),
+                track=column(table, "track_id"),
+                lane=column(table, "lane"),
+                start=column(table, "start_ts") - origin,
+                end=column(table, "end_ts") - origin,
+                name_id=column(table, "name_id"),
+                op_id=column(table, "op_id"),
+                launch_ns=column(table, "launch_ns"),
+                estimated=table["estimated"].to_numpy().astype(np.bool_),
+            )
+
+        def make_gaps() -> Arrays:
+            gap_table = profile.query("SELECT gap_id, track_id, start_ts, end_ts FROM Gap ORDER BY track_id, start_ts")
+            return {
+                "identity": column(gap_table, "gap_id"),
+                "track": column(gap_table, "track_id"),
+                "start": column(gap_table, "start_ts") - origin,
+                "end": column(gap_table, "end_ts") - origin,
+            }
+
+        timeline = cls.__new__(cls)
+        gaps = kept_arrays(profile, "gaps", ("Gap", "Slice"), make_gaps)
+        timeline._set(kept_arrays(profile, "timeline", ("Slice",), make, _WIDE), Gaps(**gaps))
+        return timeline
 
     def __len__(self) -> int:
         """Number of slices."""
         return len(self.start)
-
-    def _find_lanes(self) -> list[_Lane]:
-        if not len(self.start):
-            return []
-        (cuts,) = np.nonzero((self.track[1:] != self.track[:-1]) | (self.lane[1:] != self.lane[:-1]))
-        firsts = np.concatenate(([0], cuts + 1))
-        lasts = np.concatenate((cuts + 1, [len(self.start)]))
-        # Without overlap, ends never exceed the next start inside a lane.
-        bad = self.end[:-1] > self.start[1:]
-        bad[cuts] = False
-        bad_before = np.concatenate(([0], np.cumsum(bad), [int(bad.sum())]))
-        return [
-            _Lane(int(self.track[a]), int(self.lane[a]), int(a), int(b), bool(bad_before[b - 1] > bad_before[a]))
-            for a, b in zip(firsts, lasts, strict=True)
-        ]
 
     def tile(self, start: int, end: int, width: int, tracks: Iterable[int] | None = None) -> pa.Table:
         """What to draw of `start <= time < end` on `width` pixels, one row per item (see docs/http-api.md).
@@ -255,8 +262,8 @@ class Timeline:
             starts = self.start[lane.first : lane.last]
             cuts = np.searchsorted(starts, bounds, "left") + lane.first
             before = int(cuts[0]) - 1
-            if before >= lane.first and self.end[before] > start:
-                if self._duration[before] >= -(-length // width):
+            if before >= lane.first and self.start[before] + self.duration[before] > start:
+                if self.duration[before] >= -(-length // width):
                     singles.append(np.array([before], np.int64))
                 else:
                     runs_first.append(np.array([before], np.int64))
@@ -277,7 +284,7 @@ class Timeline:
         return pa.concat_tables(parts).combine_chunks()
 
     def _wide(self, positions: Ints, length: int, width: int) -> npt.NDArray[np.bool_]:
-        return self._duration[positions] >= -(-length // width)
+        return self.duration[positions] >= -(-length // width)
 
     def _single(self, positions: Ints) -> pa.Table:
         ones = np.ones(len(positions))
@@ -286,7 +293,7 @@ class Timeline:
             self.track[positions],
             self.lane[positions],
             self.start[positions],
-            self._duration[positions],
+            self.duration[positions],
             self.name_id[positions],
             self.op_id[positions],
             ones,
@@ -300,7 +307,7 @@ class Timeline:
         longest = self._longest.longest(first, last)
         count = last - first
         start = self.start[first]
-        duration = self.end[last - 1] - start
+        duration = self.start[last - 1] + self.duration[last - 1] - start
         busy_ns = self._busy_before[last] - self._busy_before[first]
         return self._merged(
             first,
@@ -340,7 +347,8 @@ class Timeline:
 
     def _row_by_row(self, lane: _Lane, bounds: Ints, start: int, end: int, length: int, width: int) -> pa.Table:
         """The same answer for a lane in which slices overlap."""
-        starts, ends = self.start[lane.first : lane.last], self.end[lane.first : lane.last]
+        starts = self.start[lane.first : lane.last]
+        ends = starts + self.duration[lane.first : lane.last]
         seen = np.nonzero((starts < end) & ((ends > start) | (starts >= start)))[0] + lane.first
         wide = self._wide(seen, length, width)
         narrow = seen[~wide]
@@ -348,7 +356,7 @@ class Timeline:
         if len(narrow):
             pixel = np.searchsorted(bounds, self.start[narrow], "right") - 1
             runs = np.concatenate(([0], np.nonzero(pixel[1:] != pixel[:-1])[0] + 1))
-            order = np.lexsort((narrow, -self._duration[narrow], pixel))
+            order = np.lexsort((narrow, -self.duration[narrow], pixel))
             first = narrow[runs]
             begin = self.start[first]
             parts.append(
@@ -357,8 +365,8 @@ class Timeline:
                     narrow[order][runs],
                     np.diff(np.concatenate((runs, [len(narrow)]))),
                     begin,
-                    np.maximum.reduceat(self.end[narrow], runs) - begin,
-                    np.add.reduceat(self._duration[narrow], runs),
+                    np.maximum.reduceat(self.start[narrow] + self.duration[narrow], runs) - begin,
+                    np.add.reduceat(self.duration[narrow], runs, dtype=np.int64),
                     np.logical_or.reduceat(self.estimated[narrow], runs),
                 )
             )
@@ -389,12 +397,16 @@ class Timeline:
 
     def position(self, event_id: int) -> int | None:
         """Row of an event's slice, None when the timeline has none."""
-        if self._by_event is None:
-            order = np.argsort(self.event_id, kind="stable")
-            self._by_event = order, self.event_id[order]
-        order, identities = self._by_event
-        at = int(np.searchsorted(identities, event_id))
-        return int(order[at]) if at < len(identities) and identities[at] == event_id else None
+        at = int(search(self._identities, event_id))
+        found = at < len(self._identities) and self._identities[at] == event_id
+        return int(self._order[at]) if found else None
+
+    def positions(self, event_ids: Ints) -> Ints:
+        """Rows of the events' slices, -1 where the timeline has none."""
+        if not len(self._identities):
+            return np.full(len(event_ids), -1, np.int64)
+        at = np.minimum(search(self._identities, event_ids), len(self._identities) - 1)
+        return np.where(self._identities[at] == event_ids, self._order[at], -1)
 
     def neighbour(self, event_id: int, step: int) -> int | None:
         """Event id of the slice `step` rows further in the same lane (1 next, -1 previous), None at its ends."""
@@ -407,20 +419,81 @@ class Timeline:
         return int(self.event_id[other])
 
 
+def _indexed(
+    event_id: Ints,
+    track: Ints,
+    lane: Ints,
+    start: Ints,
+    end: Ints,
+    name_id: Ints,
+    op_id: Ints,
+    launch_ns: Ints,
+    estimated: npt.NDArray[np.bool_],
+) -> Arrays:
+    """Columns of the Slice table in order of (track, lane, start), and all that tiles are answered from."""
+    order: Any = slice(None)
+    sorted_already = not len(start) or bool(
+        np.all(
+            (track[1:] > track[:-1])
+            | ((track[1:] == track[:-1]) & (lane[1:] > lane[:-1]))
+            | ((track[1:] == track[:-1]) & (lane[1:] == lane[:-1]) & (start[1:] >= start[:-1]))
+        )
+    )
+    if not sorted_already:
+        order = np.lexsort((start, lane, track))
+    event_id, track, lane, start, end = event_id[order], track[order], lane[order], start[order], end[order]
+    estimated = estimated[order]
+    duration = end - start
+    by_event = np.argsort(event_id, kind="stable")
+    (cuts,) = np.nonzero((track[1:] != track[:-1]) | (lane[1:] != lane[:-1]))
+    lane_first = np.concatenate(([0], cuts + 1)) if len(start) else _EMPTY
+    lane_last = np.concatenate((cuts + 1, [len(start)])) if len(start) else _EMPTY
+    # Without overlap, ends never exceed the next start inside a lane.
+    bad = end[:-1] > start[1:]
+    bad[cuts] = False
+    bad_before = np.concatenate(([0], np.cumsum(bad)))
+    return {
+        "event_id": event_id,
+        "track": track,
+        "lane": lane,
+        "start": start,
+        "duration": duration,
+        "name_id": name_id[order],
+        "op_id": op_id[order],
+        "launch_ns": launch_ns[order],
+        "estimated": estimated,
+        "busy_before": np.concatenate(([0], np.cumsum(duration))),
+        "estimated_before": np.concatenate(([0], np.cumsum(estimated))),
+        "longest": LongestIndex(duration).packed,
+        "order": by_event,
+        "identities": event_id[by_event],
+        "lane_first": lane_first,
+        "lane_overlaps": (bad_before[lane_last - 1] > bad_before[lane_first]) if len(start) else np.zeros(0, np.bool_),
+    }
+
+
 class Occupancy:
     """How busy a set of intervals keeps each pixel, and which of them is the longest there."""
 
     def __init__(self, start: Ints, end: Ints, label: Ints) -> None:
-        order = np.argsort(start, kind="stable")
-        self._start, self._end, self._label = start[order], end[order], label[order]
-        reach = np.maximum.accumulate(self._end) if len(order) else _EMPTY
-        fresh = np.ones(len(order), bool)
-        fresh[1:] = self._start[1:] > reach[:-1]
-        (heads,) = np.nonzero(fresh)
-        self._union_start = self._start[heads]
-        self._union_end = reach[np.concatenate((heads[1:] - 1, [len(order) - 1]))] if len(order) else _EMPTY
-        self._before = np.concatenate(([0], np.cumsum(self._union_end - self._union_start)))
-        self._longest = LongestIndex(self._end - self._start)
+        self._set(_occupied(start, end, label))
+
+    @classmethod
+    def of_arrays(cls, arrays: Arrays) -> Occupancy:
+        """From what `_occupied` made."""
+        made = cls.__new__(cls)
+        made._set(arrays)
+        return made
+
+    def _set(self, arrays: Arrays) -> None:
+        self._start, self._duration, self._label = arrays["start"], arrays["duration"], arrays["label"]
+        self._union_start, self._union_end = arrays["union_start"], arrays["union_end"]
+        self._before = arrays["before"]
+        self._longest = LongestIndex.unpacked(self._duration, arrays["longest"])
+
+    def __len__(self) -> int:
+        """Number of intervals."""
+        return len(self._start)
 
     def _busy_until(self, times: Ints) -> Ints:
         """Busy time before each moment."""
@@ -445,13 +518,35 @@ class Occupancy:
             (some,) = np.nonzero(last > first)
             best[some] = self._longest.longest(first[some], last[some])
             carried = first - 1  # the one that may reach in from before the pixel
-            reaches = (carried >= 0) & (self._end[np.maximum(carried, 0)] > edges[:-1])
-            length = self._end - self._start
+            held = np.maximum(carried, 0)
+            reaches = (carried >= 0) & (self._start[held] + self._duration[held] > edges[:-1])
+            length = self._duration
             better = reaches & ((best < 0) | (length[np.maximum(carried, 0)] >= length[np.maximum(best, 0)]))
             best = np.where(better, carried, best)
             labels[best >= 0] = self._label[best[best >= 0]]
         # rounding keeps answers short, but must not make a short operator vanish
         return [max(round(float(value), 4), 1e-4) if value > 0 else 0.0 for value in busy], labels.tolist()
+
+
+def _occupied(start: Ints, end: Ints, label: Ints) -> Arrays:
+    order = np.argsort(start, kind="stable")
+    start, end, label = start[order], end[order], label[order]
+    reach = np.maximum.accumulate(end) if len(order) else _EMPTY
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = start[1:] > reach[:-1]
+    (heads,) = np.nonzero(fresh)
+    union_start = start[heads]
+    union_end = reach[np.concatenate((heads[1:] - 1, [len(order) - 1]))] if len(order) else _EMPTY
+    duration = end - start
+    return {
+        "start": start,
+        "duration": duration,
+        "label": label,
+        "union_start": union_start,
+        "union_end": union_end,
+        "before": np.concatenate(([0], np.cumsum(union_end - union_start))),
+        "longest": LongestIndex(duration).packed,
+    }
 
 
 def _items(*columns: Any) -> pa.Table:
@@ -469,37 +564,37 @@ def overview(profile: Profile, start: int, end: int, width: int) -> list[dict[st
     Where the range holds no operator call, the host's band shows the slices of the framework's lanes: a step or a
     Python function is then all there is to see.
     """
-    occupancies = _occupancies(profile)
     answers = []
     for kind, fallback in (("framework", "host"), ("device", None)):
-        occupancy = occupancies.get(kind)
-        busy, labels = occupancy.pixels(start, end, width) if occupancy else ([], [])
-        if fallback in occupancies and not any(busy):
-            busy, labels = occupancies[fallback].pixels(start, end, width)
+        occupancy = _occupancy(profile, kind)
+        busy, labels = occupancy.pixels(start, end, width) if len(occupancy) else ([], [])
+        if fallback is not None and not any(busy) and len(other := _occupancy(profile, fallback)):
+            busy, labels = other.pixels(start, end, width)
         if busy:
             answers.append({"kind": kind, "busy": busy, "name_id": labels})
     return answers
 
 
-def _occupancies(profile: Profile) -> dict[str, Occupancy]:
-    cached: dict[str, Occupancy] | None = profile.__dict__.get("_occupancies")
-    if cached is None:
+_OCCUPIED = {
+    "framework": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM HostOp "
+    "LEFT JOIN Name USING (name) WHERE parent_id < 0",
+    "host": "SELECT start_ts, end_ts, name_id AS label FROM Slice JOIN Track USING (track_id) WHERE kind = 'framework'",
+    "device": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM Execution LEFT JOIN Name "
+    "ON Name.name = CASE WHEN op = '' THEN Execution.name ELSE op END",
+}
+
+
+def _occupancy(profile: Profile, kind: str) -> Occupancy:
+    """One of `_OCCUPIED`, made when first asked for."""
+    cache: dict[str, Occupancy] = profile.__dict__.setdefault("_occupancies", {})
+    if kind not in cache:
         origin = profile.origin_ns
-        queries = {
-            "framework": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM HostOp "
-            "LEFT JOIN Name USING (name) WHERE parent_id < 0",
-            "host": "SELECT start_ts, end_ts, name_id AS label FROM Slice JOIN Track USING (track_id) "
-            "WHERE kind = 'framework'",
-            "device": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM Execution LEFT JOIN Name "
-            "ON Name.name = CASE WHEN op = '' THEN Execution.name ELSE op END",
-        }
-        cached = {}
-        for kind, query in queries.items():
-            table = profile.query(query)
-            if table.num_rows:
-                start, end, label = (
-                    table[name].to_numpy().astype(np.int64) for name in ("start_ts", "end_ts", "label")
-                )
-                cached[kind] = Occupancy(start - origin, end - origin, label)
-        profile.__dict__["_occupancies"] = cached
-    return cached
+
+        def make() -> Arrays:
+            table = profile.query(_OCCUPIED[kind])
+            start, end, label = (table[name].to_numpy().astype(np.int64) for name in ("start_ts", "end_ts", "label"))
+            return _occupied(start - origin, end - origin, label)
+
+        tables = ("HostOp", "Slice", "Execution", "Name", "Track")
+        cache[kind] = Occupancy.of_arrays(kept_arrays(profile, f"occupancy-{kind}", tables, make, _WIDE))
+    return cache[kind]

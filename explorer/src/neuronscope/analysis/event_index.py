@@ -1,0 +1,125 @@
+"""Finds an event's neighbours without reading a table: its call, its callers, its executions, its flow.
+
+Sorted arrays and binary search, kept beside the tables (`arrays.py`); the cost of one event doesn't grow with the
+profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neuronscope.analysis.arrays import Arrays, kept_arrays, search
+
+if TYPE_CHECKING:
+    from neuronscope.analysis.profile import Profile
+
+__all__ = ["EventIndex"]
+
+Ints = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """Values by key, in order of the keys; a key may occur several times."""
+
+    keys: Ints
+    values: Ints
+
+    def of(self, key: int) -> Ints:
+        """All values of one key."""
+        first, last = search(self.keys, [key, key + 1])
+        return self.values[first:last]
+
+    def first(self, keys: Ints, missing: int = -1) -> Ints:
+        """The first value of each key, `missing` where it has none."""
+        if not len(self.keys):
+            return np.full(len(keys), missing, np.int64)
+        at = np.minimum(search(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, self.values[at], missing)
+
+
+def _sorted(name: str, keys: Ints, values: Ints) -> Arrays:
+    order = np.lexsort((values, keys))
+    return {f"{name}_keys": keys[order], f"{name}_values": values[order]}
+
+
+class EventIndex:
+    """Who is linked to whom in a profile."""
+
+    def __init__(self, profile: Profile) -> None:
+        calls = kept_arrays(profile, "calls", ("HostOp",), lambda: _calls(profile))
+        executions = kept_arrays(profile, "executions", ("Execution",), lambda: _executions(profile))
+        flows = kept_arrays(profile, "flows", ("SystemProfileEvents",), lambda: _flows(profile))
+        self._parent = _Sorted(calls["parent_keys"], calls["parent_values"])
+        self._children = _Sorted(calls["children_keys"], calls["children_values"])
+        self._kind = _Sorted(executions["kind_keys"], executions["kind_values"])
+        self._launched = _Sorted(executions["launched_keys"], executions["launched_values"])
+        self._flows = _Sorted(flows["flow_keys"], flows["flow_values"])
+        self._members = _Sorted(flows["member_keys"], flows["member_values"])
+
+    def are_calls(self, events: Ints) -> npt.NDArray[np.bool_]:
+        """Which events are operator calls."""
+        found: npt.NDArray[np.bool_] = self._parent.first(events, missing=-2) > -2
+        return found
+
+    def kinds(self, events: Ints) -> Ints:
+        """Of each event 1: execution of a program or kernel, 0: copy or fill, -1: neither."""
+        return self._kind.first(events)
+
+    def enclosed_calls(self, event: int) -> list[int]:
+        """The event and all operator calls inside it."""
+        found, waiting = [event], [event]
+        while waiting:
+            inner = self._children.of(waiting.pop()).tolist()
+            found += inner
+            waiting += inner
+        return found
+
+    def launched_by(self, calls: Iterable[int]) -> list[int]:
+        """Events of the executions that these calls launched."""
+        parts = [self._launched.of(call) for call in calls]
+        return np.concatenate(parts).tolist() if parts else []
+
+    def mates(self, event: int, limit: int) -> list[int]:
+        """The events that share a flow with this one in its process, itself left out."""
+        found: dict[int, None] = {}
+        for flow in self._flows.of(event).tolist():
+            mates = self._members.of(flow)[: limit + 1].tolist()
+            found |= dict.fromkeys(mate for mate in mates if mate != event)
+            if len(found) >= limit:
+                break
+        return list(found)[:limit]
+
+
+def _calls(profile: Profile) -> Arrays:
+    table = profile.query("SELECT event_id, parent_id FROM HostOp")
+    event, parent = (table[name].to_numpy().astype(np.int64) for name in ("event_id", "parent_id"))
+    inner = parent >= 0
+    return {**_sorted("parent", event, parent), **_sorted("children", parent[inner], event[inner])}
+
+
+def _executions(profile: Profile) -> Arrays:
+    table = profile.query("SELECT event_id, op_event_id, (kind = 'exec')::BIGINT AS kind FROM Execution")
+    event, op, kind = (table[name].to_numpy().astype(np.int64) for name in ("event_id", "op_event_id", "kind"))
+    linked = op >= 0
+    return {**_sorted("kind", event, kind), **_sorted("launched", op[linked], event[linked])}
+
+
+def _flows(profile: Profile) -> Arrays:
+    """Flow ids mean something within their process only; each (flow, process) of at least two events gets a number."""
+    table = profile.query(
+        "SELECT id, unnest(flow_id) AS flow, instance_id, process_id FROM SystemProfileEvents WHERE len(flow_id) > 0"
+    )
+    event = table["id"].to_numpy().astype(np.int64)
+    number = np.zeros(len(event), np.int64)
+    for column in ("instance_id", "process_id", "flow"):
+        code = table[column].combine_chunks().dictionary_encode("encode")
+        indices = code.indices.to_numpy().astype(np.int64)
+        # Numbers stay below the count of events, so the next product fits.
+        _, number = np.unique(number * (int(indices.max(initial=0)) + 1) + indices, return_inverse=True)
+    return {**_sorted("flow", event, number), **_sorted("member", number, event)}

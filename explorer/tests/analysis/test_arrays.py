@@ -1,0 +1,100 @@
+"""Arrays kept beside a profile: the same answers, mapped instead of made."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from neuronscope.analysis import arrays, chain, events, timeline
+from neuronscope.analysis.profile import Profile
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(INT64), st.lists(INT64))
+def test_search_equals_numpys_on_wide_integers(values, keys):
+    wide = np.sort(np.array(values, np.int64))
+    for side in ("left", "right"):
+        assert arrays.search(arrays.narrow(wide), keys, side).tolist() == np.searchsorted(
+            wide, np.array(keys, np.int64), side
+        ).tolist()  # fmt: skip
+
+
+@given(st.lists(INT64))
+def test_narrow_keeps_values(values):
+    assert arrays.narrow(np.array(values, np.int64)).tolist() == values
+
+
+@given(st.lists(st.booleans()))
+def test_narrow_keeps_truth(values):
+    assert arrays.narrow(np.array(values, np.bool_)).tolist() == values
+
+
+@pytest.fixture
+def folder(build_tables, rmsnorm, write_tables, tmp_path, monkeypatch):
+    """A profile as the library keeps it, small as it is with an index."""
+    monkeypatch.setattr(arrays, "_LEAST_ROWS", 1)
+    path = write_tables(build_tables(rmsnorm), tmp_path / "naive")
+    (path / "manifest.json").write_text("{}")
+    return path
+
+
+def answers(profile):
+    ids = [row["id"] for row in profile.rows("SELECT id FROM SystemProfileEvents ORDER BY id")]
+    tile = profile.timeline.tile(0, profile.span_ns, 200).to_pylist()
+    return (
+        tile,
+        timeline.overview(profile, 0, profile.span_ns, 50),
+        [chain.chain(profile, identity) for identity in ids],
+        [events.event_details(profile, identity) for identity in ids],
+    )
+
+
+def made(monkeypatch):
+    """Names of the sets of arrays that are made from tables from now on."""
+    names = []
+    save = arrays._save
+
+    def spy(where, name, *rest):
+        names.append(name)
+        save(where, name, *rest)
+
+    monkeypatch.setattr(arrays, "_save", spy)
+    return names
+
+
+def test_the_second_opening_maps_what_the_first_made(folder, monkeypatch):
+    names = made(monkeypatch)
+    first = answers(Profile("a", folder))
+    assert {"timeline", "calls", "executions", "flows", "occupancy-device"} <= set(names)
+    names.clear()
+    assert answers(Profile("a", folder)) == first
+    assert names == []
+    assert not [path for path in (folder / "index").iterdir() if path.name.startswith(".")]
+
+
+def test_changed_tables_and_damage_make_it_anew(folder, monkeypatch):
+    first = answers(Profile("a", folder))
+    names = made(monkeypatch)
+    os.utime(folder / "Slice.parquet", ns=(1, 1))
+    (folder / "index" / "flows" / "meta.json").write_text('{"key": ')
+    next((folder / "index" / "executions").glob("*.npy")).write_bytes(b"short")
+    assert answers(Profile("a", folder)) == first
+    assert {"timeline", "flows", "executions"} <= set(names) and "calls" not in names
+
+
+def test_a_folder_of_the_user_is_left_alone(folder):
+    (folder / "manifest.json").unlink()
+    answers(Profile("a", folder))
+    assert not (folder / "index").exists()
+
+
+def test_a_read_only_folder_is_no_obstacle(folder, monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(arrays.tempfile, "mkdtemp", refuse)
+    assert answers(Profile("a", folder))[0]
+    assert json.loads((folder / "manifest.json").read_text()) == {}
