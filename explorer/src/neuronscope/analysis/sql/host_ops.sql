@@ -8,10 +8,18 @@ CREATE OR REPLACE MACRO host_ops(
     range_start := -9223372036854775807, range_end := 9223372036854775807, range_step := -1
 ) AS TABLE
 WITH calls AS (
-    SELECT *, count(*) OVER (PARTITION BY parent_id) AS siblings
-    FROM HostOp
+    SELECT * FROM HostOp
+    WHERE CASE WHEN range_step >= 0 AND step >= 0 THEN step = range_step
+               ELSE start_ts >= range_start AND start_ts < range_end END
+      AND (range_step < 0 OR step IN (range_step, -1)) -- implied; lets row groups be skipped
+), same_name AS (
+    SELECT calls.event_id, calls.parent_id
+    FROM calls JOIN HostOp AS outer_call ON outer_call.event_id = calls.parent_id
+    WHERE calls.parent_id >= 0 AND outer_call.name = calls.name
+), forwarding AS (
+    SELECT any_value(event_id) AS event_id
+    FROM (SELECT HostOp.event_id, parent_id FROM HostOp WHERE parent_id IN (SELECT parent_id FROM same_name))
+    GROUP BY parent_id HAVING count(*) = 1
 )
-SELECT calls.* EXCLUDE (siblings), coalesce(siblings > 1 OR outer_call.name <> calls.name, true) AS counted
-FROM calls LEFT JOIN HostOp AS outer_call ON outer_call.event_id = calls.parent_id AND calls.parent_id >= 0
-WHERE CASE WHEN range_step >= 0 AND calls.step >= 0 THEN calls.step = range_step
-           ELSE calls.start_ts >= range_start AND calls.start_ts < range_end END;
+SELECT calls.*, calls.event_id NOT IN (SELECT event_id FROM forwarding) AS counted
+FROM calls;

@@ -1,0 +1,131 @@
+"""Answers of the explorer over a processed CUDA trace of 1 and 10 million slices, beside SQL over the same Parquet.
+
+Tiles of 1,600 pixels at random places and depths of zoom; the SQL tile groups the slices of the window by track, lane
+and pixel and must count as many slices. The trace is that of the explorer's tests, its tables repeated. `first screen`
+is opening the folder, the profile's card, the overview and the first tile, once the index is there.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from neuronscope import readers
+from neuronscope.analysis import card, chain, events, timeline
+from neuronscope.analysis.profile import Profile
+
+from benchmarks._repeat import repeat
+from benchmarks.ingest import _synthetic
+
+NAME = "Tiles and analyses"
+STEPS, CALLS = 20, 5_000  # half a million slices
+COPIES = (("1M", 2), ("10M", 20))
+WIDTH = 1_600
+TILES, SQL_TILES, EVENTS = 100, 5, 30
+
+_SQL_TILE = """
+SELECT track_id, lane, greatest(start_ts - $start, -1) * $width // $length AS pixel,
+       arg_max(event_id, end_ts - start_ts), min(start_ts), max(end_ts), count(*) AS slices, sum(end_ts - start_ts)
+FROM Slice WHERE start_ts < $end AND (end_ts > $start OR start_ts >= $start) GROUP BY ALL
+"""
+
+
+def run(copies: tuple[tuple[str, int], ...] = COPIES) -> list[dict[str, object]]:
+    """One row per size."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        _synthetic().write(base / "trace.json", STEPS, CALLS)
+        readers.ingest(base / "trace.json", base / "short")
+        (base / "trace.json").unlink()
+        rows = []
+        for name, count in copies:
+            slices = repeat(base / "short", base / name, count)
+            (base / name / "manifest.json").write_text("{}")  # as in the library, so that indexes are kept
+            rows.append(_measure(base / name, slices))
+            shutil.rmtree(base / name)
+        return rows
+
+
+def _measure(folder: Path, slices: int) -> dict[str, object]:
+    profile = Profile("bench", folder)
+    index_s = _seconds(lambda: (profile.timeline, profile.event_index))
+    _first_screen(profile)
+    profile.close()
+    first_screen_s = min(_seconds(lambda: _first_screen(Profile("bench", folder))) for _ in range(3))
+    profile = Profile("bench", folder)
+    chooser = random.Random(1)
+    windows = []
+    for _ in range(TILES):
+        length = max(int(profile.span_ns * 10 ** -chooser.uniform(0, 5)), WIDTH)
+        start = chooser.randrange(max(profile.span_ns - length, 1))
+        windows.append((start, start + length))
+    profile.timeline.tile(0, profile.span_ns, WIDTH)
+    ours = [_seconds(lambda w=window: profile.timeline.tile(*w, WIDTH)) for window in windows]  # type: ignore[misc]
+    theirs = []
+    for start, end in windows[:SQL_TILES]:
+        begin = profile.origin_ns + start
+        parameters = {"start": begin, "end": begin + end - start, "length": end - start, "width": WIDTH}
+        clock = time.perf_counter()
+        counted = sum(row["slices"] for row in profile.rows(_SQL_TILE, parameters))
+        theirs.append(time.perf_counter() - clock)
+        tile = profile.timeline.tile(start, end, WIDTH)
+        shown = sum(n for n, kind in zip(tile["count"].to_pylist(), tile["kind"].to_pylist(), strict=True) if kind == 0)
+        if shown != counted:
+            raise SystemExit(f"tile {start}..{end}: {shown} slices, SQL counts {counted}")
+    kernels = [row["event_id"] for row in profile.rows(f"SELECT event_id FROM Execution USING SAMPLE {EVENTS}")]
+    chains = [_seconds(lambda k=kernel: chain.chain(profile, k)) for kernel in kernels]  # type: ignore[misc]
+    details = [_seconds(lambda k=kernel: events.event_details(profile, k)) for kernel in kernels]  # type: ignore[misc]
+    operators_s = min(_seconds(lambda: profile.operators(profile.whole_range)) for _ in range(3))
+    step_s = min(_seconds(profile.operators) for _ in range(3))
+    ours.sort()
+    return {
+        "slices": slices,
+        "tile p50 ms": _ms(statistics.median(ours)),
+        "tile p95 ms": _ms(ours[int(0.95 * len(ours))]),
+        "SQL tile p50 ms": _ms(statistics.median(theirs)),
+        "× SQL": round(statistics.median(theirs) / statistics.median(ours)),
+        "first screen ms": _ms(first_screen_s),
+        "chain p50 ms": _ms(statistics.median(chains)),
+        "details p50 ms": _ms(statistics.median(details)),
+        "operators, all, ms": _ms(operators_s),
+        "operators, one step, ms": _ms(step_s),
+        "index made once, s": round(index_s, 1),
+    }
+
+
+def _first_screen(profile: Profile) -> None:
+    card.profile_card(profile)
+    timeline.overview(profile, 0, profile.span_ns, WIDTH)
+    profile.timeline.tile(0, profile.span_ns, WIDTH)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    clock = time.perf_counter()
+    call()
+    return time.perf_counter() - clock
+
+
+def _ms(seconds: float) -> float:
+    return float(f"{seconds * 1e3:.3g}")
+
+
+def main(arguments: list[str]) -> Any:
+    """Print the table, with --json as JSON."""
+    rows = run(COPIES[:1] if "--small" in arguments else COPIES)
+    if "--json" in arguments:
+        print(json.dumps(rows))
+    else:
+        for row in rows:
+            print("  ".join(f"{key}: {value}" for key, value in row.items()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
