@@ -229,7 +229,7 @@ def test_rows_without_time_are_left_out_and_counted(ingest: Ingest) -> None:
         ("", "empty file"),
         ("hello", "unknown format"),
         ("{]", "no traceEvents"),
-        ('{"traceEvents": []}', "none of its 0 events"),
+        ('{"traceEvents": []}', "its list of events is empty"),
         ("PAR1....", "one Parquet table"),
     ],
 )

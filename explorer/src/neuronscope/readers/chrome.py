@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from neuronscope.readers import json_events
-from neuronscope.readers.exact import MAX_NS, Int64, int64
+from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, too_long
 from neuronscope.readers.json_events import Columns, Document, Fault, Source
 from neuronscope.readers.narrow import constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
@@ -45,6 +45,8 @@ _ROLES = {
 _RUNTIME = re.compile(r"(cuda|hip|roc|xpu|mtia|hpu|npu|glow|musa|maca)\w*_(runtime|driver)$")
 _KNOWN = frozenset(_ROLES) | {"ac2g", "fwdbwd", "cpu_instant_event"}
 _INSTANTS = ("i", "I", "R", "n", "p", "C", "P", "N", "O", "D", "c", "v", "V", "(", ")")
+_TIMED = ("X", "B", "E", "b", "e", "S", "F", "T", "s", "t", "f", *_INSTANTS)
+_ZERO_TIME_NS = 86_400 * 10**9  # a time of 0 is no time when all others are later than this
 _MESSAGES = {
     "second_document": "another JSON document follows the first one in this file; its events are not shown",
     "truncated": "the file ends inside an event; that event is lost",
@@ -58,6 +60,8 @@ _MESSAGES = {
     "garbage": "bytes between events are ignored",
     "damaged_header": "a header field can't be read",
     "utf16": "the text is UTF-16",
+    "too_deep": "events nested too deeply are left out",
+    "not_an_event": "the list of events holds other values, which are left out",
 }
 _NOTES = frozenset({"no_closing_bracket", "utf16", "gzip_members"})
 
@@ -88,17 +92,54 @@ class _Chrome:
         self.skipped = document.skipped
         header = document.header
         base = int64(header.get("baseTimeNanoseconds", 0), 0)
-        self.base = base if abs(base) <= MAX_NS else 0
+        self.base = base if 0 <= base <= MAX_NS else 0
         self.labels: dict[int, str] = {}
         self.pid = self._numbers(self.columns.pid, self.labels)
         self.tid = self._numbers(self.columns.tid, {})
         self.ph = self.columns.ph.dictionary.to_pylist()
         self.ph_code = self.columns.ph.indices.to_numpy()
+        self.usable = np.ones(len(self.columns), np.bool_)
+        self.check_times()
 
     def rows(self, *phases: str) -> Int64:
-        """Rows of the given phases, in file order."""
+        """Usable rows of the given phases, in file order."""
         wanted = np.array([phase in phases for phase in self.ph], np.bool_)
-        return np.flatnonzero(wanted[self.ph_code]) if len(wanted) else np.zeros(0, np.int64)
+        return np.flatnonzero(wanted[self.ph_code] & self.usable) if len(wanted) else np.zeros(0, np.int64)
+
+    def lose(self, kind: str, rows: Int64, what: str) -> None:
+        """Leave rows out and say so."""
+        self.skipped += len(rows)
+        self.note(kind, len(rows), f"{_events(len(rows))} {what} left out", "skipped", self.offset(rows))
+
+    def offset(self, rows: Int64) -> int:
+        """Where the first of the rows stands in the file."""
+        return self.document.offset_of(int(rows.min())) if len(rows) else -1
+
+    def check_times(self) -> None:
+        """Events whose phase needs a time and that have none that can be believed are not usable."""
+        columns = self.columns
+        if not len(columns):
+            return
+        wanted = np.array([phase in _TIMED for phase in self.ph], np.bool_)[self.ph_code]
+        untimed = np.flatnonzero(wanted & (columns.has_ts == 0))
+        nanoseconds = np.flatnonzero(wanted & (columns.has_ts == 2))
+        timed = wanted & (columns.has_ts > 0)
+        none = np.flatnonzero(timed & (columns.ts == 0))
+        if len(none):
+            later = columns.ts[timed & (columns.ts != 0)]
+            if not len(later) or later.min() < _ZERO_TIME_NS:
+                none = none[:0]
+        self.lose("no_timestamp", untimed, "without a readable timestamp")
+        self.lose("zero_timestamp", none, "at time 0 while all others are more than a day later")
+        self.usable[untimed] = self.usable[none] = False
+        self.repaired += len(nanoseconds)
+        self.note(
+            "nanosecond_times",
+            len(nanoseconds),
+            f"{_events(len(nanoseconds))} with times that are in nanoseconds, not microseconds: read as such",
+            "repaired",
+            self.offset(nanoseconds),
+        )
 
     def note(self, kind: str, count: int, message: str, action: str = "kept", offset: int = -1) -> None:
         if count:
@@ -120,11 +161,10 @@ class _Chrome:
             parts.append(instants)
         events = concat_events(parts)
         arrows = self.arrows()
-        known = {*self.ph} - {"X", "B", "E", "b", "e", "S", "F", "T", "M", "s", "t", "f", *_INSTANTS}
-        unknown = self.rows(*known)
-        if len(unknown):
-            self.skipped += len(unknown)
-            self.note("unknown_phase", len(unknown), f"events of unknown phase {', '.join(sorted(known))}", "skipped")
+        unknown = {*self.ph} - {"M", "", *_TIMED}
+        listed = ", ".join(" ".join(phase.split())[:12] for phase in sorted(unknown)[:5])
+        self.lose("unknown_phase", self.rows(*unknown), f"of unknown phase ({listed})")
+        self.lose("no_phase", self.rows(""), "without a phase (ph)")
         trace = Trace(
             format=self.format(),
             events=events,
@@ -162,25 +202,20 @@ class _Chrome:
         """The X rows."""
         columns = self.columns
         rows = self.rows("X")
-        timed = columns.has_ts[rows]
-        if not timed.all():
-            lost = int((~timed).sum())
-            self.skipped += lost
-            self.note("no_timestamp", lost, f"{_events(lost)} without a readable timestamp left out", "skipped")
-            rows = rows[timed]
         duration = columns.dur[rows].copy()
         negative = duration < 0
         if negative.any():
-            count = int(negative.sum())
-            match = re.search(rb'"dur"\s*:\s*"?-', self.source.data)
-            self.repaired += count
-            message = f"{_events(count)} with a negative duration: shown with none, counted in no total"
-            self.note("negative_duration", count, message, "repaired", match.start() if match else -1)
+            self.mend("negative_duration", rows[negative], "with a negative duration")
             duration[negative] = 0
-        missing = int((~columns.has_dur[rows]).sum())
-        self.note("no_duration", missing, f"{_events(missing)} without a readable duration: shown with none")
+        self.mend("no_duration", rows[~columns.has_dur[rows]], "without a readable duration")
         start = columns.ts[rows] + self.base
         return self.events(rows, start, start + duration, self.roles(rows))
+
+    def mend(self, kind: str, rows: Int64, what: str) -> None:
+        """Report rows whose duration is taken for none."""
+        self.repaired += len(rows)
+        message = f"{_events(len(rows))} {what}: shown with none, counted in no total"
+        self.note(kind, len(rows), message, "repaired", self.offset(rows))
 
     def roles(self, rows: Int64) -> Int8:
         categories = self.columns.cat.dictionary.to_pylist()
@@ -202,6 +237,9 @@ class _Chrome:
     def events(self, rows: Int64, start: Int64, end: Int64, roles: Int8) -> Events:
         columns = self.columns
         index = pa.array(rows)
+        unlikely = too_long(start, end)
+        self.mend("endless", rows[unlikely], "lasting months")
+        end = np.where(unlikely, start, end)
         device_row = np.isin(roles, (Role.DEVICE, Role.MEMCPY, Role.MEMSET, Role.DEVICE_ANNOTATION, Role.DRIVER))
         device, stream = columns.device[rows], columns.stream[rows]
         pid, tid = self.pid[rows], self.tid[rows]
@@ -224,12 +262,24 @@ class _Chrome:
             stream=narrow(stream),
             nc=none,
             pcore=none,
-            correlation=rows_of(columns.correlation, rows),
+            correlation=self.correlations(rows, device_row),
             external_id=rows_of(columns.external_id, rows),
             execution_id=rows_of(columns.execution_id, rows),
             bytes=rows_of(columns.bytes, rows),
             args=columns.args.take(rows),
         )
+
+    def correlations(self, rows: Int64, device_row: Bools) -> Int64:
+        """Correlation ids; 0 is what tracers write where they have none, so it links nothing."""
+        found = np.array(rows_of(self.columns.correlation, rows))
+        none = found == 0
+        found[none] = -1
+        count = int((none & device_row).sum())
+        message = (
+            f"{_events(count)} on devices with correlation 0, which stands for none: linked by other ids if at all"
+        )
+        self.note("correlation_zero", count, message, "kept", self.offset(rows[none & device_row]))
+        return found
 
     def pairs(self) -> Events | None:
         """B/E rows by thread (a stack each) and async b/e rows by category, id and name (a queue each)."""
@@ -267,10 +317,7 @@ class _Chrome:
             else:
                 loose.append(row)
         loose += [row for queue in waiting.values() for row in queue]
-        count = len(loose)
-        self.skipped += count
-        message = f"{_events(count)} that begin or end an interval without the other half left out"
-        self.note("unmatched_pair", count, message, "skipped")
+        self.lose("unmatched_pair", np.array(loose, np.int64), "without the other end of an interval")
         rows = np.array(begins, np.int64)
         start = columns.ts[rows] + self.base
         end = columns.ts[np.array(ends, np.int64)] + self.base

@@ -20,6 +20,8 @@ Bools = npt.NDArray[np.bool_]
 
 _INT64_MAX = 2**63 - 1
 MAX_NS = 2**61  # of a time, a duration and the base each, so that their sum fits
+LONGEST_NS = 2**53
+NS_AS_US = 10**17  # a time of more microseconds lies beyond the year 5138: its writer meant nanoseconds
 _PLAIN_DIGITS = 15  # an integer part this long, in us, is below 2^63 ns
 
 
@@ -111,6 +113,26 @@ def exact_nanoseconds(text: str) -> int | None:
         if not number.is_finite() or abs(number) * 1000 > MAX_NS:
             return None
         return int((number * 1000).to_integral_value(rounding="ROUND_HALF_UP"))
+    except (InvalidOperation, ValueError):
+        return None
+
+
+def too_long(start: Int64, end: Int64) -> Bools:
+    """Intervals whose length can't be meant: beyond 104 days, or such that the sum of all would not fit 64 bits."""
+    length = end - start
+    limit = LONGEST_NS
+    if len(length) and float(length.sum(dtype=np.float64)) > MAX_NS:
+        limit = min(limit, MAX_NS // len(length))
+    return np.asarray(length > limit)
+
+
+def nanoseconds_meant(text: str) -> int | None:
+    """A time that is in nanoseconds although the format wants microseconds; None when it is no such time."""
+    try:
+        number = Decimal(text.strip().strip('"').strip())
+        if not number.is_finite() or not NS_AS_US <= number <= MAX_NS:
+            return None
+        return int(number.to_integral_value(rounding="ROUND_HALF_UP"))
     except (InvalidOperation, ValueError):
         return None
 

@@ -12,6 +12,7 @@ import bisect
 import contextlib
 import gc
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ from neuronscope.readers.pieces import (
     parse_piece,
     tighten,
 )
-from neuronscope.readers.salvage import EVENT_KEYS, extent, mend_event, mend_value
+from neuronscope.readers.salvage import EVENT_KEYS, MAX_DEPTH, MAX_EVENT_BYTES, extent, mend_event, mend_value
 from neuronscope.readers.source import Fault, Source, load
 from neuronscope.readers.texts import SPILL_PREFIX, Spill
 
@@ -42,13 +43,18 @@ __all__ = ["Columns", "Document", "Fault", "Source", "fault_kinds", "load", "par
 
 _PIECE_BYTES = 4 << 20
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{\s*\"?(?:" + "|".join(EVENT_KEYS).encode() + rb")\"\s*:)")
+_EVENT = re.compile(rb"\{\s*\"(?:" + "|".join(EVENT_KEYS).encode() + rb")\"\s*:")
+_NO_EVENT = re.compile(rb'(?:null|true|false|-?\d[\d.eE+-]*|"[^"\\]*(?:\\.[^"\\]*)*")(?=\s*[,\]])')
 _SKIP = re.compile(rb"[\s,]*")
 _SPACE = re.compile(rb"\s*")
+_BLANK = re.compile(rb"[\s\0]*")  # a crash can leave blocks of zeros
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*')
 _EVENTS_KEY = re.compile(rb'"traceEvents"[^\[{]{0,64}\[(?=\s*[{\]])|"traceEvents"[^{]{0,64}\[(?=\s*\{)')
 _SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^,\]}\s"]+')
 _loose = msgspec.json.Decoder(LooseEvent)
 _LOOSE_EVENTS = 4096  # events parsed one by one, gathered before they become columns
+_ATTEMPTS = 64  # places in lost text where the next event may begin that are tried
+_ATTEMPT_BYTES = 1 << 16
 
 
 @dataclass
@@ -62,6 +68,7 @@ class Document:
     repaired: int
     skipped: int
     faults: dict[str, Fault] = field(default_factory=dict)
+    offset_of: Callable[[int], int] = lambda row: -1  # byte offset of the event in a row of `columns`
 
 
 def parse(
@@ -123,6 +130,9 @@ class _Walker:
         self.found_events = False
         self.events_in_file = self.repaired = self.skipped = 0
         self.faults: dict[str, Fault] = {}
+        self.rows = 0
+        self.first_rows = array("q")  # row of the first event of each stretch of the file, and the stretch's offset
+        self.offsets = array("q")
         self.keeping = True  # False inside a second document: its events are counted, not kept
 
     def fault(self, kind: str, offset: int, detail: str, count: int = 1) -> None:
@@ -139,13 +149,28 @@ class _Walker:
             self.source = Source(bytes(data).decode("utf-16", "replace").encode())
             self.data = data = self.source.data
             self.fault("utf16", 0, "text is UTF-16")
-        at = self.space(at)
-        if at >= len(data) or not data[at : at + 4096].strip(b"\0 \t\r\n"):
+        blank = _BLANK.match(data, at)
+        at = blank.end() if blank else at
+        if at >= len(data):
+            early = self.source.faults.get("truncated_gzip") or self.source.faults.get("damaged_gzip")
+            if early:
+                raise FormatError(f"{self.where}: the compressed data hold nothing readable ({early.detail})")
             raise FormatError(f"{self.where}: empty file")
+        if data[at : at + 2] == b"\x1f\x8b":
+            raise FormatError(f"{self.where}: compressed twice. Unpack it once: gunzip")
         if data[at] not in b"{[":
             raise FormatError(f"{self.where}: not JSON (begins with {data[at : at + 12]!r})")
         at = self.one(at)
+        hidden = None if self.found_events else _EVENTS_KEY.search(data)
+        if hidden:
+            self.fault("damaged_header", hidden.start(), "traceEvents stands inside another value")
+            self.found_events = True
+            at = self.after_value(self.events(hidden.end()))
+            if data[at : at + 1] == b"}":
+                at = len(data)
         if not self.found_events:
+            if "traceEvents" in self.header:
+                raise FormatError(f"{self.where}: traceEvents is no list of events")
             keys = ", ".join(" ".join(key.split())[:40] for key in list(self.header)[:6]) or "none"
             raise FormatError(f"{self.where}: no traceEvents; is this a Kineto trace? Its keys: {keys}")
         self.more(at)
@@ -157,7 +182,21 @@ class _Walker:
             self.repaired,
             self.skipped,
             self.faults,
+            self.offset_of,
         )
+
+    def offset_of(self, row: int) -> int:
+        """Byte offset of the event in a row of the columns, -1 when it can't be told."""
+        index = bisect.bisect_right(self.first_rows, row) - 1
+        if index < 0:
+            return -1
+        at = self.offsets[index]
+        for _ in range(row - self.first_rows[index]):
+            end = extent(self.data, at, max_depth=MAX_EVENT_BYTES)
+            if end is None:
+                return -1
+            at = self.skip(end)
+        return at
 
     def more(self, at: int) -> None:
         """Whatever follows the first document: another one is counted and reported, never dropped silently."""
@@ -217,7 +256,8 @@ class _Walker:
             end = match.end() if match else None
         if end is None:
             self.fault("damaged_header", at, f"the value of {key!r} does not end")
-            return len(self.data)
+            events = None if self.found_events else _EVENTS_KEY.search(self.data, at)
+            return events.start() if events else len(self.data)
         text = self.data[at:end]
         try:
             self.header[key] = msgspec.json.decode(text)
@@ -244,7 +284,7 @@ class _Walker:
             parsed = self.ahead.take(at)
             if parsed:
                 if parsed.piece is not None:
-                    self.keep(parsed.piece)
+                    self.keep(parsed.piece, at)
                     at = parsed.following
                     continue
                 at, ended = self.slow(at, parsed.following)
@@ -284,7 +324,7 @@ class _Walker:
             end -= 1
         piece = self.parse_strictly(start, end)
         if piece is not None:
-            self.keep(piece)
+            self.keep(piece, start)
         return piece is not None
 
     def slow(self, at: int, end: int) -> tuple[int, bool]:
@@ -310,10 +350,10 @@ class _Walker:
                 continue
             at = self.single(starts[index], starts[index + 1])
             at = self.skip(at)
+            while at < len(data) and data[at] not in b"{]":
+                at = self.skip(self.resync(at))
             if data[at : at + 1] == b"]" or at >= len(data):
                 return self.after_last(at)
-            if data[at] != 123:
-                at = self.resync(at)
             index = bisect.bisect_left(starts, at)
             if index < len(starts) and starts[index] != at:
                 starts.insert(index, at)
@@ -339,7 +379,7 @@ class _Walker:
             try:
                 text = data[start:end]
                 text.decode("utf-8")
-                self.keep_one(tighten(_loose.decode(text)))
+                self.keep_one(tighten(_loose.decode(text)), start)
                 return end
             except REFUSED:
                 pass
@@ -347,43 +387,84 @@ class _Walker:
         if mended is None and end is not None and end > following:
             mended = mend_event(data[start:end])
         if mended is None:
-            self.events_in_file += 1
-            if self.keeping:
-                self.skipped += 1
-            cut = following >= len(data) and end is None
-            kind, detail = (
-                ("truncated", "the file ends inside an event") if cut else ("skipped", "an event beyond repair")
-            )
-            self.fault(kind, start, detail)
-            return following
+            return self.lose(start, following)
         raw = {
             key: msgspec.Raw(mended.fields[key].encode())
             for key in LooseEvent.__struct_fields__
             if key in mended.fields
         }
-        self.keep_one(tighten(LooseEvent(**raw)))
+        self.keep_one(tighten(LooseEvent(**raw)), start)
+        if not self.keeping:
+            return start + mended.consumed
         self.repaired += 1
         for detail in sorted(mended.faults) or ["damaged text"]:
             self.fault("repaired: " + detail, start, detail)
         return start + mended.consumed
 
+    def lose(self, start: int, following: int) -> int:
+        """Count an event that can't be had, say why, and return where the next one may begin."""
+        data = self.data
+        deep = extent(data, start, max_depth=MAX_EVENT_BYTES)
+        if deep is not None and extent(data, start) is None:
+            self.count_lost("too_deep", start, f"nested deeper than {MAX_DEPTH}")
+            return deep
+        after = self.next_event(start + 1, following)
+        if after is None and following >= len(data) and deep is None:
+            self.count_lost("truncated", start, "the file ends inside an event")
+        else:
+            self.count_lost("skipped", start, "an event beyond repair")
+        return following if after is None else after
+
+    def count_lost(self, kind: str, offset: int, detail: str) -> None:
+        self.events_in_file += 1
+        if self.keeping:
+            self.skipped += 1
+        self.fault(kind, offset, detail)
+
+    def next_event(self, at: int, limit: int) -> int | None:
+        """Where a whole event begins in a damaged one's text: another writer's, or the next document's."""
+        for attempt, match in enumerate(_EVENT.finditer(self.data, at, limit)):
+            if attempt >= _ATTEMPTS:
+                return None
+            text = self.data[match.start() : min(limit, match.start() + _ATTEMPT_BYTES)]
+            found = mend_event(text.rstrip())
+            if found is not None and "ph" in found.fields:
+                return match.start()
+        return None
+
     def resync(self, at: int) -> int:
-        """Bytes between events that belong to none: go to the next event or the end."""
+        """What stands between events and is none: go past it, to the next event or to the end of the list."""
+        other = _NO_EVENT.match(self.data, at)
+        nested = extent(self.data, at) if self.data[at : at + 1] == b"[" else None
+        end = other.end() if other else nested
+        if end is not None:
+            self.count_lost("not_an_event", at, f"{bytes(self.data[at : min(end, at + 20)])!r} in the list of events")
+            return end
         match = _BOUNDARY.search(self.data, at)
         brace = self.data.find(b"{", at)
-        following = min([p for p in (match.end() if match else -1, brace) if p > at], default=len(self.data))
+        following = min([p for p in (match.end() if match else -1, brace) if p > at], default=-1)
+        if following < 0:
+            close = self.data.rfind(b"]", at)
+            following = close if close >= 0 else len(self.data)
         self.fault("garbage", at, f"{following - at} bytes between events")
         return following
 
-    def keep(self, piece: Piece) -> None:
+    def keep(self, piece: Piece, offset: int) -> None:
         """Count the events and, in the first document, keep them."""
         self.events_in_file += len(piece)
         if self.keeping and len(piece):
             self.finished().append(piece)
+            self.stretch(offset, len(piece))
 
-    def keep_one(self, event: Event) -> None:
+    def stretch(self, offset: int, count: int) -> None:
+        self.first_rows.append(self.rows)
+        self.offsets.append(offset)
+        self.rows += count
+
+    def keep_one(self, event: Event, offset: int) -> None:
         self.events_in_file += 1
         if self.keeping:
+            self.stretch(offset, 1)
             self.loose.append(event)
             if len(self.loose) >= _LOOSE_EVENTS:
                 self.finished()

@@ -385,14 +385,25 @@ class _Model:
         if len(launches):
             launching = np.array([bool(_LAUNCH.search(name)) for name in self.names], np.bool_)
             idle = launches[launching[self.name_code[launches]] & ~np.isin(launches, known)]
-            self.note("launch_without_kernel", len(idle), "launch calls have no device work in the file")
+            rest = "no device work in the file"
+            self.note("launch_without_kernel", len(idle), f"launch call has {rest}", f"launch calls have {rest}")
             _, counts = np.unique(known, return_counts=True)
-            message = "correlation ids are shared by several kernels (a graph launch, or a tracer's fault)"
-            self.note("shared_correlation", int((counts > 1).sum()), message)
+            rest = "shared by several kernels (a graph launch, or a tracer's fault)"
+            shared = int((counts > 1).sum())
+            self.note("shared_correlation", shared, f"correlation id is {rest}", f"correlation ids are {rest}")
             skew = int((ev.start[rows] < np.where(self.launch_of >= 0, ev.start[self.launch_of], -1)).sum())
-            self.note("clock_skew", skew, "kernels begin before their launch call does: host and device clocks differ")
+            rest = "host and device clocks differ"
+            self.note(
+                "clock_skew",
+                skew,
+                f"kernel begins before its launch call does: {rest}",
+                f"kernels begin before their launch calls do: {rest}",
+            )
         elif len(rows) and not self.trace.neuron:
-            self.note("no_runtime_events", 1, "no runtime events: launch statistics and host-late gaps are unknown")
+            calls = bool(np.isin(ev.role, (Role.RUNTIME, Role.DISPATCH)).any())
+            why = "the runtime events name no device work" if calls else "no runtime events"
+            text = f"{why}: launch statistics and host-late gaps are unknown"
+            self.trace.report.append(IngestWarning("no_runtime_events", 1, -1, "", "kept", text))
 
     def _recorded_executions(self, table: pa.Table) -> None:
         """Executions as our emulator recorded them."""
@@ -574,8 +585,12 @@ class _Model:
         lane[hosted] = nesting.depth
         beside = np.flatnonzero(~stacked[track])
         lane[beside] = lanes.free_lanes(track[beside], start[beside], end[beside])
-        message = "host intervals end after the one they began in; both are shown in full"
-        self.note("nesting_violation", nesting.violations, message)
+        self.note(
+            "nesting_violation",
+            nesting.violations,
+            "host interval ends after the one it began in; both are shown in full",
+            "host intervals end after the one they began in; both are shown in full",
+        )
         self.track_of = np.full(len(ev), -1, np.int64)
         self.track_of[rows] = track
         self._slices(rows, track, lane)
@@ -801,8 +816,13 @@ class _Model:
         if ends is None:
             return None
         pair_tail, pair_head, dangling = match_arrows(ends.key, ends.ts, ends.phase)
-        self.note("arrows", len(pair_tail), "arrows between slices")
-        self.note("unmatched_flow", dangling, "ends of arrows have no other end; no arrow is drawn for them")
+        self.note("arrows", len(pair_tail), "arrow between slices", "arrows between slices")
+        self.note(
+            "unmatched_flow",
+            dangling,
+            "end of an arrow has no other end; no arrow is drawn for it",
+            "ends of arrows have no other end; no arrow is drawn for them",
+        )
         covered = self.ev.correlation[self.device | (self.ev.role == Role.DRIVER)]
         covered = np.unique(covered[covered >= 0])
         names = np.array(ends.kind.dictionary.to_pylist(), object)
@@ -819,7 +839,12 @@ class _Model:
         )
         tail, head = bound[: len(pair_tail)], bound[len(pair_tail) :]
         lost = int(((tail < 0) | (head < 0)).sum())
-        self.note("unbound_flow", lost, "arrows begin or end where no slice is; they are not drawn")
+        self.note(
+            "unbound_flow",
+            lost,
+            "arrow begins or ends where no slice is; it is not drawn",
+            "arrows begin or end where no slice is; they are not drawn",
+        )
         self._links = (tail, head, names[codes])
         return self._links
 
@@ -983,10 +1008,10 @@ class _Model:
         ev.args.forget()
         return table
 
-    def note(self, kind: str, count: int, message: str) -> None:
-        """Report a kind of event once."""
+    def note(self, kind: str, count: int, one: str, many: str) -> None:
+        """Report a kind of event once; the text goes on after the count."""
         if count > 0:
-            text = f"{count:,} {message}" if not message[:1].isupper() and not message.startswith("no ") else message
+            text = f"1 {one}" if count == 1 else f"{count:,} {many}"
             self.trace.report.append(IngestWarning(kind, int(count), -1, "", "kept", text))
 
 

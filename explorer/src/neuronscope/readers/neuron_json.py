@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from neuronscope.readers import json_events
-from neuronscope.readers.exact import int64
+from neuronscope.readers.exact import LONGEST_NS, MAX_NS, int64
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import Events, Role, Trace
@@ -53,36 +53,41 @@ def read_if_neuron(path: Path) -> Trace | None:
 
 
 def _export(rows: list[Any], path: Path, size: int) -> Trace:
-    good, bad = [], 0
+    good, bad, mended = [], 0, 0
     for row in rows:
-        if isinstance(row, dict) and int64(row.get("timestamp"), -1) >= 0:
-            start = int64(row["timestamp"])
-            good.append((row, start, start + max(int64(row.get("duration"), 0), 0)))
+        start = int64(row.get("timestamp"), -1) if isinstance(row, dict) else -1
+        if 0 <= start <= MAX_NS:
+            length = int64(row.get("duration"), 0)
+            mended += not 0 <= length <= LONGEST_NS
+            good.append((row, start, start + (length if 0 <= length <= LONGEST_NS else 0)))
         else:
             bad += 1
     report = [_skipped(bad, path)] if bad else []
+    if mended:
+        text = f"{mended} rows with a negative or impossible duration: shown with none"
+        report.append(IngestWarning("negative_duration", mended, -1, "", "repaired", text))
     trace = _trace(good)
     trace.format, trace.report, trace.skipped = "neuron-explorer JSON export", report, bad
-    trace.events_in_file, trace.bytes_read = len(rows), size
+    trace.events_in_file, trace.bytes_read, trace.repaired = len(rows), size, mended
     return trace
 
 
 def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
-    waiting: dict[tuple[Any, Any], dict[str, Any]] = {}
+    waiting: dict[tuple[str, str], list[dict[str, Any]]] = {}
     good: list[tuple[dict[str, Any], int, int]] = []
     stray = bad = 0
     for row in rows:
-        if not isinstance(row, dict) or int64(row.get("timestamp_ns"), -1) < 0:
+        if not isinstance(row, dict) or not 0 <= int64(row.get("timestamp_ns"), -1) <= MAX_NS:
             bad += 1
             continue
-        key = (row.get("event_type"), row.get("tracking_id"))
+        key = (str(row.get("event_type")), str(row.get("tracking_id")))
         if row.get("phase") == "start":
-            waiting[key] = row
+            waiting.setdefault(key, []).append(row)
         elif row.get("phase") == "stop":
-            begin = waiting.pop(key, None)
-            if begin is None:
+            if not waiting.get(key):
                 stray += 1
                 continue
+            begin = waiting[key].pop(0)
             data = begin.get("data")
             merged = {**(data if isinstance(data, dict) else {}), **begin, "name": begin.get("event_type")}
             merged.pop("data", None)
@@ -90,16 +95,17 @@ def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
         else:
             bad += 1
     report = [_skipped(bad, path)] if bad else []
-    if waiting:
-        text = f"{len(waiting)} runtime events started and did not stop (unfinished); left out"
-        report.append(IngestWarning("unfinished", len(waiting), -1, "", "skipped", text))
+    unfinished = sum(len(rows) for rows in waiting.values())
+    if unfinished:
+        text = f"{unfinished} runtime events started and did not stop (unfinished); left out"
+        report.append(IngestWarning("unfinished", unfinished, -1, "", "skipped", text))
     if stray:
         text = f"{stray} runtime events stopped without a start (stray); left out"
         report.append(IngestWarning("stray", stray, -1, "", "skipped", text))
     trace = _trace(good)
-    trace.format, trace.report, trace.skipped = "Neuron runtime events", report, bad + stray + len(waiting)
+    trace.format, trace.report, trace.skipped = "Neuron runtime events", report, bad + stray + unfinished
     trace.events_in_file, trace.bytes_read = len(rows), size
-    trace.facts["unfinished_executions"] = str(len(waiting))
+    trace.facts["unfinished_executions"] = str(unfinished)
     return trace
 
 

@@ -9,17 +9,21 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from msgspec.structs import astuple
 
-from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, nanoseconds
+from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, nanoseconds, nanoseconds_meant
 from neuronscope.readers.narrow import constant, narrow, one_dictionary
 from neuronscope.readers.texts import Spill, Stored, Texts
 
 __all__ = ["REFUSED", "Columns", "Event", "LooseEvent", "Piece", "columns_of", "concat", "parse_piece", "tighten"]
 
+Int8 = npt.NDArray[np.int8]
+
 _MISSING = msgspec.Raw(b"")
 _ABSENT = float("nan")  # what no JSON holds
+_IN_NS = 2
 _Id = int | str | float | None
 
 
@@ -72,7 +76,10 @@ REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 @dataclass(frozen=True)
 class Piece:
-    """Columns of some events in file order; whole numbers in the narrowest type that holds them, -1 where missing."""
+    """Columns of some events in file order; whole numbers in the narrowest type that holds them, -1 where missing.
+
+    `has_ts` is 0 where no time could be read, 2 where it (and the duration) was in nanoseconds, else 1.
+    """
 
     ph: pa.DictionaryArray
     cat: pa.DictionaryArray
@@ -82,7 +89,7 @@ class Piece:
     ids: pa.Array | Stored
     args: pa.Array | Stored
     ts: Int64
-    has_ts: Bools
+    has_ts: Int8
     dur: Int64
     has_dur: Bools
     correlation: Int64
@@ -112,7 +119,7 @@ class Columns:
     ids: Texts
     args: Texts
     ts: Int64
-    has_ts: Bools
+    has_ts: Int8
     dur: Int64
     has_dur: Bools
     correlation: Int64
@@ -179,7 +186,14 @@ def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
     """Columns of some events; long texts go to `spill` when there is one."""
     count = len(events)
     ph, cat, name, pid, tid, ts, dur, ids, args = zip(*map(astuple, events), strict=True) if count else ((),) * 9
-    times, durations = nanoseconds(TextColumn.join(ts)), nanoseconds(TextColumn.join(dur))
+    time_texts, duration_texts = TextColumn.join(ts), TextColumn.join(dur)
+    times, durations = nanoseconds(time_texts), nanoseconds(duration_texts)
+    has_ts = times.valid.astype(np.int8)
+    for row in np.flatnonzero(~times.valid & (time_texts.lengths >= 18)).tolist():
+        meant = nanoseconds_meant(time_texts.text(row))
+        if meant is not None:
+            times.ns[row], has_ts[row] = meant, _IN_NS
+            durations.ns[row] = (durations.ns[row] + 500) // 1000
     category = _coded(cat)
     texts, id_texts = TextColumn.join(args), TextColumn.join(ids)
     found = _ids_of(args, texts, category)
@@ -192,7 +206,7 @@ def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
         ids=spill.store(id_texts) if spill else id_texts.binary(),
         args=spill.store(texts) if spill else texts.binary(),
         ts=times.ns,
-        has_ts=times.valid,
+        has_ts=has_ts,
         dur=narrow(durations.ns),
         has_dur=durations.valid,
         **{key: narrow(found.get(key, constant(-1, count))) for key in _ID_KEYS},

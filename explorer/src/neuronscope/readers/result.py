@@ -87,7 +87,6 @@ class IngestResult:
             "stored": self.stored,
             "repaired": self.repaired,
             "skipped": self.skipped,
-            "dropped": self.dropped,
             "device_slices": self.device_slices,
             "device_time_ns": self.device_time_ns,
             "device_busy_ns": self.device_busy_ns,

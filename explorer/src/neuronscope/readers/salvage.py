@@ -11,7 +11,7 @@ import mmap
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["EVENT_KEYS", "Mended", "extent", "mend_event", "mend_value"]
+__all__ = ["EVENT_KEYS", "MAX_DEPTH", "MAX_EVENT_BYTES", "Mended", "extent", "mend_event", "mend_value"]
 
 EVENT_KEYS = (
     "ph",
@@ -47,6 +47,7 @@ _KEY_END = re.compile(r"\s*:")
 _OPEN_KEY = re.compile(r'([A-Za-z_][\w .()/%-]*)"?\s*(?=:)')
 _WORD = re.compile(r'[^,\]}\s"]+')
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NOT_UTF8 = dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")
 _BAD_ESCAPE = re.compile(r'\\(?:[^"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))')
 
 
@@ -63,14 +64,14 @@ class Mended:
     faults: set[str] = field(default_factory=set)
 
 
-def extent(data: bytes | mmap.mmap, start: int) -> int | None:
+def extent(data: bytes | mmap.mmap, start: int, max_depth: int = MAX_DEPTH) -> int | None:
     """End of the object or array that begins at `start`; None when cut off, too deep or too large."""
     depth = 0
     for match in _STRUCTURE.finditer(data, start, min(len(data), start + MAX_EVENT_BYTES)):
         token = data[match.start()]
         if token in b"{[":
             depth += 1
-            if depth > MAX_DEPTH:
+            if depth > max_depth:
                 return None
         elif token in b"}]":
             depth -= 1
@@ -83,17 +84,16 @@ def extent(data: bytes | mmap.mmap, start: int) -> int | None:
 
 def mend_event(data: bytes) -> Mended | None:
     """Repair the event at the start of `data` (up to the next event's start); None when that is not possible."""
-    text = data.decode("utf-8", "replace")
+    raw = data.decode("utf-8", "surrogateescape")
+    text = raw.translate(_NOT_UTF8)  # as many characters as before, so that positions hold
     parser = _Parser(text)
+    if text != raw:
+        parser.faults.add("bytes that are not UTF-8")
     try:
-        if "\ufffd" in text:
-            parser.faults.add("bytes that are not UTF-8")
         fields, end = parser.members(0, depth=1)
     except _GiveUpError:
         return None
-    if not fields:
-        return None
-    return Mended(fields, len(text[:end].encode("utf-8")) if "\ufffd" not in text else len(data), parser.faults)
+    return Mended(fields, len(raw[:end].encode("utf-8", "surrogateescape")), parser.faults) if fields else None
 
 
 def mend_value(data: bytes) -> object | None:

@@ -72,8 +72,12 @@ def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> I
     stored = trace.events_in_file - trace.skipped
     drawn = built.tables["Slice"].num_rows
     name = printable(source, name_only=True)
-    if stored <= 0 or not len(trace.events):
-        raise FormatError(f"{printable(source)}: none of its {trace.events_in_file} events could be kept")
+    if not trace.events_in_file:
+        raise FormatError(f"{printable(source)}: its list of events is empty")
+    if stored <= 0:
+        raise FormatError(f"{printable(source)}: none of its {trace.events_in_file:,} events could be kept")
+    if not len(trace.events):
+        raise FormatError(f"{printable(source)}: nothing to show, {trace.events_in_file:,} events without any interval")
     rows = [
         IngestWarning("stored", stored, -1, name, "kept", f"{stored:,} of {trace.events_in_file:,} events kept"),
         IngestWarning("slices", drawn, -1, name, "kept", f"{drawn:,} slices on the timeline"),
