@@ -489,7 +489,7 @@ def _reduction(fn: str, *, mean: bool = False) -> Any:
         view = tensor(b, x)
         axes = axes_of(view, dim)
         count = prod(view.shape[a] for a in axes)
-        scale = 1.0 / count if mean and count else 1.0
+        scale = 1.0 if not mean else 1.0 / count if count else float("nan")
         return b.reduce(fn, view, axes, keepdim=keepdim, dtype=b.spec().dtype, scale=scale)
 
     return lower

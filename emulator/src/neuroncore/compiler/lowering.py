@@ -291,7 +291,7 @@ class Builder:
             for index, view in enumerate(self._lower(node)):
                 self.env[Value(number, index)] = view
         self._bind()
-        return Module(self.graph.name, tuple(self.buffers), tuple(self.prims))
+        return Module(self.graph.name, tuple(self.buffers), tuple(p for p in self.prims if _does_something(p)))
 
     def _lower(self, node: Node) -> tuple[View, ...]:
         name, overload = op_parts(node.target)
@@ -435,6 +435,15 @@ class Builder:
 
         self.prims = [map_views(prim, swap) for prim in self.prims]
         self.env = {k: replace(v, buffer=new) if v.buffer == old else v for k, v in self.env.items()}
+
+
+def _does_something(prim: Prim) -> bool:
+    """Primitives on empty tensors vanish."""
+    if isinstance(prim, Estimate):
+        return True
+    if isinstance(prim, Scatter | ScatterAdd) and not prim.src.elements:
+        return False
+    return any(w.elements for w in writes(prim))
 
 
 def _across(view: View, strides: tuple[int, ...]) -> bool:

@@ -271,7 +271,10 @@ class StepEmitter:
                 return
             dst = self.result(step.out, parts, width)
             if step.form == "fill":
-                emit("memset", dst=dst, value=step.x, engine="Vector")
+                value = step.x
+                if self.selection.dtypes[step.out] in _INTEGERS and isinstance(value, float) and value.is_integer():
+                    value = int(value)  # a float would be rounded to fp32's 24 bits
+                emit("memset", dst=dst, value=value, engine="Vector")
             elif step.form == "copy":
                 engine = self._engine(step, width)
                 if engine == "Vector":

@@ -30,6 +30,9 @@ _SCALABLE = frozenset(
 _POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "reciprocal": -1.0}
 _HALF = frozenset({"bf16", "fp16"})
 _WIDE_INTEGERS = frozenset({"int32", "uint32"})
+_COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
+#: Integers from here on are rounded in fp32.
+_EXACT = 2.0**24
 _INTEGER_OPS = frozenset({"add", "subtract", "multiply", "max", "min"})
 
 
@@ -238,6 +241,12 @@ class _Selector:
             x, y = (self._integer(v, self.dtypes[out]) for v in (x, y))
             self._emit(Step("tensor", out, x, fn, y))
             return
+        if fn in _COMPARISONS and (self._large(x) and self._large(y)):
+            # Engines compare in fp32; the difference is exact (as long as it fits 32 bits), and so is its sign.
+            difference = self._temp("int32", self._narrow(x) and self._narrow(y))
+            left, right = (self._integer(v, "int32") for v in (x, y))
+            self._emit(Step("tensor", difference, left, "subtract", right))
+            x, y = difference, 0.0
         if not isinstance(x, tuple) and not isinstance(y, tuple):
             x = self._filled(x, self.by_row[out])
         reverse = False
@@ -265,6 +274,13 @@ class _Selector:
         """Two fast passes over 16-bit data beat one slow one (performance modes of NeuronCore-v3)."""
         keys = [v for v in (step.x, step.out, second, out) if isinstance(v, tuple)]
         return all(self.dtypes[k] in _HALF for k in keys)
+
+    def _large(self, value: Argument) -> bool:
+        """Whether a value may be an integer beyond fp32's 24 bits. Indices made on chip are taken as smaller."""
+        if not isinstance(value, tuple):
+            return abs(value) >= _EXACT
+        made = value[0] == "load" and isinstance(value[1], View) and self.kernels.buffers[value[1].buffer].made
+        return self.dtypes[value] in _WIDE_INTEGERS and not made
 
     def _integer(self, value: Argument, dtype: str) -> Key:
         if isinstance(value, tuple) and self.dtypes[value] == dtype:
