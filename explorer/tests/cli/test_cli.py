@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -171,3 +172,95 @@ def test_view_prints_facts_and_serves_until_interrupted(runs):
 def test_view_without_serving_ends(runs):
     assert "Device busy" in good("view", runs["naive"], "--no-serve")
     assert "Device busy" in good("view", runs["naive"], "--ingest-only")
+
+
+def bad(*arguments, **environment):
+    done = run(*arguments, **environment)
+    assert done.returncode == 2, done.stdout
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+    return done.stderr
+
+
+DAMAGED = (
+    '{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":9},\n'
+    '{"ph":"s","id":1,"name":"f","pid":1,"tid":1,"ts":2},{"ph":"X","name":"b","pid":1,"tid":1},null]}'
+)
+
+
+def test_no_command_prints_the_help():
+    assert "Commands:" in good()
+
+
+@pytest.mark.parametrize("path", ["", " ", "x" * 5000, "a\nb", "/dev/null/x"])
+def test_a_path_that_is_none_is_one_clear_line(path):
+    assert "no such file" in bad("ingest", path) or not path.strip()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name here")
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "save it to a file" in bad("ingest", tmp_path / "pipe")
+    assert "neither a file" in bad("ingest", "/dev/zero")
+
+
+def test_what_was_lost_comes_before_what_is_only_worth_knowing(tmp_path):
+    (tmp_path / "t.json").write_text(DAMAGED)
+    lines = good("ingest", tmp_path / "t.json", "--data-path", tmp_path / "store").splitlines()
+    marks = [line.strip()[0] for line in lines if line.strip()[0] in "!·"]
+    assert marks == ["!", "!", "·"]
+    assert any("(first at byte" in line for line in lines)
+
+
+def test_ingest_json_of_a_damaged_file_accounts_for_all(tmp_path):
+    (tmp_path / "t.json").write_text(DAMAGED)
+    found = json.loads(good("ingest", tmp_path / "t.json", "--json", "--data-path", tmp_path / "store"))
+    assert (found["events_in_file"], found["stored"], found["skipped"]) == (4, 2, 2)
+
+
+def test_a_file_name_that_is_not_unicode_can_be_opened_and_printed(tmp_path):
+    path = tmp_path / os.fsdecode(b"odd\xff.json")
+    path.write_text(DAMAGED)
+    assert "odd\ufffd" in good("summary", path, "--data-path", tmp_path / "store")
+
+
+def test_sql_stops_after_its_time(runs):
+    query = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE a.range + b.range = 7"
+    assert "stopped after 0.2 s" in bad("sql", runs["naive"], query, "--timeout", "0.2")
+
+
+def test_sql_cannot_write_even_where_it_may_read(runs):
+    target = runs["naive"] / "more.parquet"
+    assert "read-only" in bad("sql", runs["naive"], f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{target}'")
+    assert not target.exists()
+
+
+def test_our_own_mistake_is_one_line(tmp_path, runs):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import neuronscope.cli.opening as opening\n"
+        "def broken(*arguments, **options):\n    raise ZeroDivisionError('oops')\n"
+        "opening.open_profiles = broken\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    assert "internal error (ZeroDivisionError: oops)" in bad("summary", runs["naive"], PYTHONPATH=path)
+
+
+def test_another_host_gets_a_link_with_a_token(runs):
+    command = [sys.executable, "-m", "neuronscope.cli", "serve", str(runs["naive"]), "--host", "0.0.0.0", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+        try:
+            text = ""
+            while "Ctrl-C" not in text:
+                line = process.stdout.readline()
+                assert line, text
+                text += line
+            link = text.partition("Open ")[2].split()[0]
+            assert "whoever reaches this machine and has this link" in text and "?token=" in link
+            api = link.replace("/?", "/api/profiles?")
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(api.partition("?")[0], timeout=20)
+            token = link.partition("token=")[2]
+            request = urllib.request.Request(api.partition("?")[0], headers={"Authorization": f"Bearer {token}"})
+            assert json.load(urllib.request.urlopen(request, timeout=20))[0]["name"] == "naive"
+        finally:
+            process.send_signal(signal.SIGINT)

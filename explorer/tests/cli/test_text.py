@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from neuronscope.analysis.units import format_ratio
 from neuronscope.cli.opening import PathError, default_name, split_names
 from neuronscope.cli.text import clip, free_table, table, wrap
 from neuronscope.server.run import tunnel_command
@@ -67,3 +68,10 @@ def test_tunnel_command_only_over_ssh():
         tunnel_command(3001, {"SSH_CONNECTION": "1.2.3.4 5 6.7.8.9 22", "USER": "u"})
         == "ssh -N -L 3001:127.0.0.1:3001 u@6.7.8.9"
     )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(6.0123, "6.01×"), (0.789, "0.79×"), (0.00328, "0.00328×"), (305.4, "305×"), (0, "0.00×")]
+)
+def test_a_ratio_is_never_zero_for_something(ratio, text):
+    assert format_ratio(ratio) == text

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 
-__all__ = ["count_word", "format_bytes", "format_ns", "format_percent", "format_rate", "format_share", "plural"]
+__all__ = [
+    "count_word",
+    "format_bytes",
+    "format_ns",
+    "format_percent",
+    "format_rate",
+    "format_ratio",
+    "format_share",
+    "plural",
+]
 
 _TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
 _BYTE_UNITS = ((1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"), (1 << 40, "TiB"))
@@ -67,6 +76,11 @@ def format_percent(share: float) -> str:
     if percent == 100 and share < 1:
         return "more than 99 %"
     return f"{percent} %"
+
+
+def format_ratio(ratio: float) -> str:
+    """A ratio, two decimals while they say something: `6.01×`, `0.79×`; else three digits: `0.00328×`."""
+    return f"{significant(ratio) if ratio and not 0.1 <= ratio < 100 else f'{ratio:.2f}'}×"
 
 
 def count_word(number: int) -> str:

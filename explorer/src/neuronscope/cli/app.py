@@ -82,7 +82,7 @@ def run(arguments: list[str]) -> int:
     0: done. 2: the command could not do what was asked; one line on stderr says why. 130: interrupted.
     """
     try:
-        result = build()(arguments, prog_name="neuronscope", standalone_mode=False)
+        result = build()(arguments or ["--help"], prog_name="neuronscope", standalone_mode=False)
         sys.stdout.flush()
     except NeuronscopeError as error:
         return _fail(str(error))
@@ -99,6 +99,11 @@ def run(arguments: list[str]) -> int:
         return _fail("not enough memory for this profile")
     except (KeyboardInterrupt, typer.Abort):
         return 130
+    except Exception as error:  # our own mistake: one line all the same, the traceback for who asks for it
+        if os.environ.get("NEURONSCOPE_TRACEBACK"):
+            raise
+        kind = type(error).__name__
+        return _fail(f"internal error ({kind}: {error}). Please report it; NEURONSCOPE_TRACEBACK=1 shows where")
     return result if isinstance(result, int) else 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from neuronscope.analysis.library import open_profile
 from neuronscope.analysis.profile import Profile, unique_names
 from neuronscope.formats.errors import NeuronscopeError
+from neuronscope.readers.wording import printable
 
 __all__ = ["PathError", "open_profiles", "split_names"]
 
@@ -61,17 +62,26 @@ def split_names(arguments: Sequence[str]) -> list[tuple[str | None, Path]]:
     """
     found: list[tuple[str | None, Path]] = []
     for argument in arguments:
-        if Path(argument).exists():
+        if not argument.strip():
+            raise PathError("an empty path: give a trace file or a session folder")
+        if _exists(argument):
             found.append((None, Path(argument)))
             continue
         for match in re.finditer("=", argument):
-            name, path = argument[: match.start()], Path(argument[match.end() :])
-            if name and argument[match.end() :] and path.exists():
-                found.append((name, path))
+            name, path = argument[: match.start()], argument[match.end() :]
+            if name and path and _exists(path):
+                found.append((name, Path(path)))
                 break
         else:
-            raise PathError(f"{argument}: no such file or directory")
+            raise PathError(f"{argument[:500]}: no such file or directory")
     return found
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # too long, or a NUL inside
+        return False
 
 
 _SESSION_PARTS = (
@@ -83,7 +93,7 @@ _SESSION_PARTS = (
 def default_name(path: Path) -> str:
     """The folder's own name, without the levels a capture adds below the folder it was told to write to."""
     path = path.resolve()
-    name = path.name
+    name = printable(path, name_only=True)
     if path.is_file():
         name = re.sub(r"(\.pt)?(\.trace)?\.json(\.gz)?$|\.gz$|\.zip$", "", name) or name
         if name not in ("trace", "ntrace"):
@@ -91,7 +101,7 @@ def default_name(path: Path) -> str:
         path = path.parent
     for folder in (path, *path.parents):
         if folder.name and not any(part.fullmatch(folder.name) for part in _SESSION_PARTS):
-            return folder.name
+            return printable(folder, name_only=True)
     return name
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from neuronscope.analysis.card import ingest_report, made_by
@@ -10,17 +10,20 @@ from neuronscope.analysis.compare import Comparison
 from neuronscope.analysis.operators import Operators
 from neuronscope.analysis.profile import Profile, Range
 from neuronscope.analysis.top import Top
-from neuronscope.analysis.units import format_bytes, format_ns, format_share, plural
+from neuronscope.analysis.units import format_bytes, format_ns, format_ratio, format_share, plural
 from neuronscope.cli.text import clip, table, wrap
+from neuronscope.readers import IngestWarning
+from neuronscope.readers.wording import printable
 
 __all__ = ["comparison_lines", "found_lines", "operator_lines", "top_lines"]
 
 _ROWS = 20
+_WARNINGS = 6
 
 
 def found_lines(profile: Profile, selected: Range | None = None, facts: int = 3) -> Iterator[str]:
     """What was found in a profile, and its largest facts."""
-    source = str(profile.source or "")
+    source = printable(profile.source) if profile.source else ""
     home = str(Path.home())
     source = f"~{source[len(home) :]}" if home != "/" and source.startswith(f"{home}/") else source
     yield f"{profile.name}  {clip(source, 78 - len(profile.name))}".rstrip()
@@ -47,8 +50,7 @@ def found_lines(profile: Profile, selected: Range | None = None, facts: int = 3)
         f"{report['skipped']:,} skipped · {dropped}"
     )
     if result is not None:
-        for warning in result.warnings[:5]:
-            yield wrap(f"! {warning.message}")
+        yield from _warning_lines(result.warnings)
     summary = profile.summary(selected)
     if profile.steps and summary.selected.step >= 0:
         yield wrap(
@@ -58,6 +60,18 @@ def found_lines(profile: Profile, selected: Range | None = None, facts: int = 3)
         )
     for fact in summary.facts[:facts]:
         yield wrap(f"- {fact}")
+
+
+def _warning_lines(warnings: Sequence[IngestWarning]) -> Iterator[str]:
+    """What was lost or changed first, marked `!`; then what is only worth knowing, since nothing of it is missing."""
+    changed = [warning for warning in warnings if warning.action != "kept"]
+    known = [warning for warning in warnings if warning.action == "kept"]
+    shown = [(warning, "!") for warning in changed] + [(warning, "·") for warning in known]
+    for warning, mark in shown[:_WARNINGS]:
+        where = f" (first at byte {warning.offset:,})" if mark == "!" and warning.offset >= 0 else ""
+        yield wrap(f"{mark} {warning.message}{where}")
+    if len(shown) > _WARNINGS:
+        yield f"  … {len(shown) - _WARNINGS} more in table IngestReport"
 
 
 def operator_lines(operators: Operators, rows: int = _ROWS) -> Iterator[str]:
@@ -145,7 +159,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         cells = [
             one.name,
             about + format_ns(device_time),
-            f"{base.totals['device_time_ns'] / device_time:.2f}×" if device_time else "-",
+            format_ratio(base.totals["device_time_ns"] / device_time) if device_time else "-",
             format_ns(totals["span_ns"]),
             format_ns(one.operators.total.self_cpu_ns),
             f"{totals['executions']:,}",

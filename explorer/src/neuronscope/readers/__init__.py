@@ -95,6 +95,10 @@ def detect(path: str | os.PathLike[str]) -> Reader:
             lambda progress, scratch: session.read_session(found, progress, scratch),
             tuple(session.files_of(found.directory)),
         )
+    if not path.is_file():
+        raise FormatError(
+            f"{path}: neither a file nor a folder. A trace is read more than once: save it to a file first"
+        )
     with path.open("rb") as file:
         head = file.read(4096)
     if (
