@@ -8,16 +8,22 @@ import pytest
 
 
 class Client:
-    """Blocking `get` over the ASGI interface (starlette's own TestClient wants a second HTTP library)."""
+    """Blocking requests over the ASGI interface (starlette's own TestClient wants a second HTTP library)."""
 
     def __init__(self, app):
         self.app = app
 
     def get(self, path, headers=None):
+        return self.request("GET", path, headers=headers)
+
+    def post(self, path, **given):
+        return self.request("POST", path, **given)
+
+    def request(self, method, path, **given):
         async def ask():
             transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                return await client.get(path, headers=headers)
+                return await client.request(method, path, **given)
 
         # In a thread of its own: the browser tests leave an event loop running in this one.
         with ThreadPoolExecutor(1) as thread:

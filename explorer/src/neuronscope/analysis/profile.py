@@ -177,12 +177,13 @@ class Profile:
         now = _folder_identity(self.directory)
         return now is not None and now != self._folder
 
-    def sql(self, text: str, timeout_s: float | None = None) -> pa.Table:
+    def sql(self, text: str, timeout_s: float | None = None, limit: int | None = None) -> pa.Table:
         """Run a user's query over the profile's tables and the macros of `analysis/sql`; nothing can be written.
 
         Args:
             text: one SELECT (WITH, FROM, DESCRIBE, EXPLAIN of one).
             timeout_s: seconds after which it is stopped; None: never.
+            limit: rows to return at most; None: all.
 
         Raises:
             QueryError: a syntax error, an unknown name, more than one statement, a statement that is not a query, or
@@ -193,7 +194,8 @@ class Profile:
             cursor = self._connection.cursor()
         try:
             with time_limit(cursor, timeout_s):
-                return cursor.sql(text).to_arrow_table()
+                result = cursor.sql(text)
+                return (result if limit is None else result.limit(limit)).to_arrow_table()
         except duckdb.Error as error:
             raise QueryError(first_line(error)) from None
         finally:

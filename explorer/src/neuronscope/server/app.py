@@ -6,23 +6,26 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from neuronscope.analysis import card, chain, compare, events, gaps, operators, timeline
+from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, timeline, top
 from neuronscope.analysis.events import UnknownEventError
 from neuronscope.analysis.profile import Profile, Range
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers.wording import printable
+from neuronscope.server import openapi, query
 from neuronscope.server.web import page
 
 __all__ = ["ARROW_TYPE", "create_app"]
@@ -31,6 +34,7 @@ ARROW_TYPE = "application/vnd.apache.arrow.stream"
 _MAX_WIDTH = 16_384
 _MAX_LIMIT = 10_000
 _INT64 = 2**63
+_PLAIN = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'self'"
 _HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 
 
@@ -151,6 +155,37 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         names = ", ".join(profile.name for profile in gone)
         return _error(410, f"{names}: removed from the library since it was opened. {_again(gone)}")
 
+    def top_rows(request: Request) -> Any:
+        profile = find(request.path_params["p"])
+        by = request.query_params.get("by", "operator")
+        if by not in top.ATTRIBUTES:
+            raise RequestError(f"by={by!r}: give one of {', '.join(top.ATTRIBUTES)}")
+        found = top.top(profile, by, _integer(request, "limit", 100, 1, _MAX_LIMIT), _range(request, profile)).to_dict()
+        rows = [row | {"first_event": str(row["first_event"])} for row in found["rows"]]
+        return found | {"rows": rows}
+
+    def difference(request: Request) -> Any:
+        before, after = (find(_text(request, name)) for name in ("before", "after"))
+        found = diff.diff(before, after)
+        text = request.query_params.get("fail_on")
+        worse, tests = diff.judge(found, condition.parse(text)) if text else (None, [])
+        return found.to_dict() | {"fail_on": text, "worse": worse, "tests": tests}
+
+    async def sql(request: Request) -> Response:
+        profile = find(request.path_params["p"])
+        body = await query.read_body(request.stream(), request.headers.get("content-type", ""))
+        rows = await run_in_threadpool(query.answer, profile, body)
+        text = json.dumps(rows, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return Response(text.encode(errors="replace"), media_type="application/json", headers=_HEADERS)
+
+    def api_document(_: Request) -> Any:
+        return openapi.document(version("neuronscope"))
+
+    def api_page(_: Request) -> Response:
+        return HTMLResponse(
+            openapi.page_html(version("neuronscope")), headers=_HEADERS | {"Content-Security-Policy": _PLAIN}
+        )
+
     prefix = "/api/profiles/{p}"
     json_routes: list[tuple[str, Callable[[Request], Any]]] = [
         ("/api/profiles", listing),
@@ -163,10 +198,15 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         (f"{prefix}/operators", operator_table),
         (f"{prefix}/search", search),
         (f"{prefix}/ingest", ingest),
+        (f"{prefix}/top", top_rows),
         ("/api/compare", comparison),
+        ("/api/diff", difference),
+        ("/api/openapi.json", api_document),
     ]
     routes = [Route(path, _json_endpoint(handler)) for path, handler in json_routes]
     routes.append(Route(f"{prefix}/tiles", tiles))
+    routes.append(Route(f"{prefix}/sql", sql, methods=["POST"]))
+    routes.append(Route("/api/docs", api_page))
     routes.append(Route("/api/{rest:path}", _no_route))
     routes.append(Route("/{path:path}", page))
     return Starlette(
@@ -190,7 +230,7 @@ def _again(profiles: Sequence[Profile]) -> str:
 
 
 def _no_route(request: Request) -> Response:
-    raise _NotFoundError(f"no route {request.url.path}. See docs/http-api.md")
+    raise _NotFoundError(f"no route {request.method} {request.url.path}. /api/docs lists them")
 
 
 def _json_endpoint(handler: Callable[[Request], Any]) -> Callable[[Request], Response]:
@@ -222,7 +262,7 @@ def _failure(status: int) -> Callable[[Request, Exception], Response]:
 
 def _http_failure(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    text = "this interface only answers GET" if error.status_code == 405 else error.detail
+    text = "only GET is answered here (POST at …/sql)" if error.status_code == 405 else error.detail
     return _error(error.status_code, text)
 
 
@@ -249,6 +289,13 @@ def _integer(request: Request, name: str, default: int | None, low: int, high: i
     if not low <= value <= high:
         raise RequestError(f"{name}={value}: must be {low} to {high}")
     return value
+
+
+def _text(request: Request, name: str) -> str:
+    text = request.query_params.get(name, "")
+    if not text:
+        raise RequestError(f"parameter {name} is missing")
+    return text
 
 
 def _window(request: Request, profile: Profile) -> tuple[int, int]:
