@@ -232,12 +232,18 @@ def build(
         }
     ]
     tables = {
-        spec.name: pa.Table.from_pylist(rows[spec.name], schema=spec.schema)
+        spec.name: pa.Table.from_pylist([{**_defaults(spec), **row} for row in rows[spec.name]], schema=spec.schema)
         for spec in own.OWN_TABLES
         if rows[spec.name]
     }
     tables["SystemProfileEvents"] = pa.Table.from_pylist(rows["SystemProfileEvents"])
     return tables
+
+
+def _defaults(spec: Any) -> dict[str, Any]:
+    """-1 or nothing for the columns that these profiles say nothing about."""
+    values = {"string": "", "bool": False}
+    return {column.name: values.get(column.type, -1) for column in spec.columns}
 
 
 def hash_of(work: Work) -> int:
