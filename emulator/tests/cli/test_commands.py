@@ -13,7 +13,7 @@ from neuroncore.graph import Value
 from neuroncore.isa import from_float32, parse_program, to_float32
 from neuroncore.runtime import compile_graph
 from neuronscope.cli.app import run
-from neuronscope.formats import container, tables
+from neuronscope.formats import container, neff, tables
 
 MUL = "aten.mul.Tensor bf16[4,512] bf16[4,512]"
 MM = "aten.mm bf16[256,512] bf16[512,256] -> bf16[256,256]"
@@ -193,6 +193,7 @@ def test_what_if_weighs_by_executions_of_a_session(neuronscope, executables, tmp
         (["what-if", "{folder}/mul.neff", "--set", "dma_engines=0"], "more than zero"),
         (["what-if", "{folder}/mul.neff", "--set", "dma_engines=many"], "is no number"),
         (["what-if", "{folder}/empty", "--target", "trn3"], "no *.neff"),
+        (["what-if", "{folder}/odd.neff", "--target", "trn3"], "odd.neff: holds no readable program"),
     ],
 )
 def test_mistakes_are_one_line(neuronscope, executables, arguments, says):
@@ -201,10 +202,12 @@ def test_mistakes_are_one_line(neuronscope, executables, arguments, says):
     (folder / "notes.txt").write_text("hello")
     (folder / "broken.neff").write_bytes(made["mul"].neff[:-7])
     (folder / "sort.neff").write_bytes(compile_graph(parse_graph("aten._unknown.default fp32[8]"), "trn2").neff)
+    info = {"name": "odd", "target": "trn2"}
+    (folder / "odd.neff").write_bytes(neff.pack(info, "# no program\n", []))
     np.save(folder / "small.npy", np.zeros(3, np.float32))
     code, _, error = neuronscope(*(text.format(folder=folder) if "{folder}" in text else text for text in arguments))
     assert code == 2 and says in error and error.startswith("neuronscope: ") and error.count("\n") == 1
-    for name in ("broken.neff", "sort.neff"):
+    for name in ("broken.neff", "sort.neff", "odd.neff"):
         (folder / name).unlink()
 
 

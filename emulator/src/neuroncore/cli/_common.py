@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuronscope.formats.errors import NeuronscopeError
 
-from neuroncore.errors import NeuroncoreError
+from neuroncore.errors import NeuroncoreError, ParseError
 
 if TYPE_CHECKING:
     from neuroncore.isa import Program
@@ -77,7 +77,7 @@ def load_neff(path: Path) -> Loaded:
         try:
             program = parse_program(read.members["program.txt"].decode())
             debug = _origins(read.members.get("debug_info.json", b"{}"))
-        except (KeyError, UnicodeDecodeError) as error:
+        except (KeyError, UnicodeDecodeError, ParseError) as error:
             raise CommandError(f"{path}: holds no readable program ({error}); compile it again") from None
         target = load_target(str(read.info.get("target", "")) or None)
     notes = []
