@@ -18,7 +18,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_IN_MEMORY_BYTES", 10_000)
     monkeypatch.setattr(json_events, "_PIECE_BYTES", 20_000)
     monkeypatch.setattr(helper, "_WORTH_BYTES", 10_000)
-    monkeypatch.setattr(helper, "_cores", lambda: 2)
+    monkeypatch.setattr(helper, "cores", lambda: 2)
 
 
 def tables(path: Path, folder: Path) -> tuple[readers.IngestResult, dict[str, object]]:

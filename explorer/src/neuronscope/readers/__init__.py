@@ -9,11 +9,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from neuronscope.formats.errors import FormatError
-from neuronscope.readers import chrome, model, neuron_json, session, source, texts, write
+from neuronscope.readers import (
+    chrome,
+    device_pair,
+    model,
+    neuron_json,
+    neuron_parquet,
+    nsys,
+    ranks,
+    rocprof,
+    session,
+    source,
+    texts,
+    write,
+    zipped,
+)
 from neuronscope.readers.result import IngestResult, IngestWarning, Progress
 from neuronscope.readers.trace import Trace
 
@@ -88,36 +103,74 @@ def detect(path: str | os.PathLike[str]) -> Reader:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if path.is_dir():
-        found = session.find_session(path)
-        return _File(
-            "neuronscope session",
-            found.directory,
-            lambda progress, scratch: session.read_session(found, progress, scratch),
-            tuple(session.files_of(found.directory)),
-        )
+        return _in_folder(path)
     if not path.is_file():
         raise FormatError(
             f"{path}: neither a file nor a folder. A trace is read more than once: save it to a file first"
         )
     with path.open("rb") as file:
         head = file.read(4096)
+    if not head:
+        raise FormatError(f"{path}: empty file")
+    if head[:4] == b"PK\x03\x04":
+        return zipped.ZipReader(path, detect)
+    if head[:16] == b"SQLite format 3\0":
+        return _File("Nsight Systems export", path, lambda progress, _: nsys.read_nsys(path, progress), (path,))
     if (
         head[:2] == b"\x1f\x8b"
         or head[:4] == b"\x28\xb5\x2f\xfd"
         or head.lstrip(b"\xef\xbb\xbf \t\r\n\0")[:1] in (b"{", b"[")
         or head[:2] in (b"\xff\xfe", b"\xfe\xff")
     ):
+        if rocprof.is_json(head):
+            return _File("rocprof output", path, lambda progress, _: rocprof.read_json(path, progress), (path,))
         return _File("trace", path, lambda progress, scratch: _read_json(path, progress, scratch), (path,))
     if head[:4] == b"PAR1":
         raise FormatError(f"{path}: one Parquet table; give the folder of the whole profile")
+    if rocprof.is_csv(head):
+        return _File("rocprof output", path, lambda progress, _: rocprof.read_csv([path], progress), (path,))
+    if path.suffix in (".ntff", ".neff") and not session.is_session(path.parent):
+        return _pair(path)
     if path.suffix in (".pb", ".ntff", ".neff"):
         raise FormatError(f"{path}: one file of a session; give its folder {path.parent}")
-    if not head:
-        raise FormatError(f"{path}: empty file")
     raise FormatError(
-        f"{path}: unknown format. Looked for: a session folder with trace_info.pb or ntrace.pb, a trace in JSON "
-        f"(.json, .json.gz) with traceEvents, a neuron-explorer JSON export"
+        f"{path}: unknown format. Looked for: a trace in JSON (.json, .json.gz, .json.zst) with traceEvents, a "
+        f"neuron-explorer JSON export, a zip, an Nsight Systems export (SQLite), a rocprof CSV or JSON, one NEFF "
+        f"with its NTFF. Folders: a session with trace_info.pb or ntrace.pb, traces of several ranks, Parquet tables"
     )
+
+
+def _in_folder(path: Path) -> Reader:
+    """The reader of a folder: a session, Parquet tables, traces of several ranks, one trace, other tools' files."""
+    if not session.has_session(path):
+        folder = neuron_parquet.find_folder(path)
+        if folder is not None:
+            inputs = tuple(file for files in folder.files.values() for file in files)
+            read = partial(neuron_parquet.read_folder, folder)
+            return _File("Parquet profile", folder.directory, lambda progress, _: read(progress), inputs)
+        found = ranks.find_ranks(path)
+        if found is not None:
+            return ranks.RanksReader(path, found)
+        if not any(path.glob("*.json*")):
+            if any(path.glob("*.ntff")) or any(path.glob("*.neff")):
+                return _pair(path)
+            tables = [file for file in sorted(path.glob("*.csv")) if rocprof.is_csv(source.head(file, 4096))]
+            if tables:
+                return _File("rocprof output", path, lambda progress, _: rocprof.read_csv(tables, progress), (*tables,))
+            if len(databases := sorted(path.glob("*.sqlite"))) == 1:
+                return detect(databases[0])
+    taken = session.find_session(path)
+    return _File(
+        "neuronscope session",
+        taken.directory,
+        lambda progress, scratch: session.read_session(taken, progress, scratch),
+        tuple(session.files_of(taken.directory)),
+    )
+
+
+def _pair(path: Path) -> Reader:
+    pair = device_pair.find_pair(path)
+    return _File("NEFF and NTFF", pair[1], lambda progress, _: device_pair.read_pair(pair, progress), pair)
 
 
 def _read_json(path: Path, progress: Callable[[float], None] | None, scratch: Path) -> Trace:

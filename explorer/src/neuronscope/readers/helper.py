@@ -19,7 +19,7 @@ from types import TracebackType
 from neuronscope.readers.pieces import Piece, parse_piece
 from neuronscope.readers.texts import Spill
 
-__all__ = ["Helper", "HelperLostError", "helpers_wanted"]
+__all__ = ["Helper", "HelperLostError", "cores", "helpers_wanted"]
 
 _WORTH_BYTES = 24 << 20  # a helper takes about 0.4 s to start
 _MOST = 3
@@ -33,10 +33,11 @@ def helpers_wanted(size: int) -> int:
     """How many helpers a file of `size` bytes is worth on this machine."""
     if size < _WORTH_BYTES or not sys.executable or os.environ.get("NEURONSCOPE_HELPERS") == "0":
         return 0
-    return max(min(_cores() - 1, _MOST), 0)
+    return max(min(cores() - 1, _MOST), 0)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -81,6 +81,7 @@ class _Model:
         self.edges: list[tuple[Int64, Int64, str]] = []
         self.built = Built()
         self.tables = self.built.tables
+        self.rank = trace.ranks[0] if len(trace.ranks) == 1 else -1
         self.busy: tuple[Int64, Int64, Int64] | None = None  # device, start, end of what keeps devices busy
 
     # Order, processes, operators
@@ -634,6 +635,7 @@ class _Model:
                     "provenance": provenance,
                     "lanes": int(depth[index]),
                     "physical_core": second if section == _HARDWARE and trace.neuron else -1,
+                    "rank": self.rank,
                 }
             )
         return pa.Table.from_pylist(rows, schema=arrow_schema("Track"))
@@ -889,13 +891,15 @@ class _Model:
                 "start_ts": ev.start[rows],
                 "end_ts": end,
                 "complete": complete,
+                "rank": np.full(len(rows), self.rank, np.int32),
             },
         )
 
     def finish(self) -> Built:
         ev, execution = self.ev, self.execution
         if len(execution["start_ts"]):
-            self.tables["Execution"] = named_table("Execution", execution)
+            ranks = np.full(len(execution["start_ts"]), self.rank, np.int32)
+            self.tables["Execution"] = named_table("Execution", {**execution, "rank": ranks})
         if len(self.gap_rows):
             self.tables["Gap"] = self._gap_table()
         rows = self.op_rows
@@ -914,6 +918,7 @@ class _Model:
                     "self_cpu_ns": self.op_self[order],
                     "external_id": ev.external_id[rows[order]],
                     "step": self.step_at(ev.start[rows[order]]),
+                    "rank": np.full(len(rows), self.rank, np.int32),
                 },
             )
         drawn = ~np.isin(ev.role, (Role.SPAN, Role.INSTANT))
@@ -956,7 +961,14 @@ class _Model:
             gap["gap_id"] = np.arange(len(index), dtype=np.int64)
             gap["next_event_id"] = events
             following = events
-        return named_table("Gap", {**gap, "track_id": self.track_of[following]})
+        return named_table(
+            "Gap",
+            {
+                **gap,
+                "track_id": self.track_of[following],
+                "rank": np.full(len(following), self.rank, np.int32),
+            },
+        )
 
     def events_pieces(self) -> Iterator[pa.Table]:
         """SystemProfileEvents in the order of the ids, some ten thousand rows at a time."""

@@ -22,7 +22,7 @@ from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import DEVICE_ROLES, Events, Role, Trace, concat_events
 from neuronscope.schema.published import SCHEMA_VERSION, arrow_schema
 
-__all__ = ["Found", "files_of", "find_session", "read_session"]
+__all__ = ["Found", "files_of", "find_session", "has_session", "is_session", "read_device", "read_session"]
 
 _MARKS = ("trace_info.pb", "ntrace.pb")
 _TRACES = ("*.json", "*.json.gz")
@@ -45,9 +45,9 @@ def find_session(path: Path) -> Found:
     Raises:
         FormatError: no session below `path`.
     """
-    if _is_session(path):
+    if is_session(path):
         return Found(path)
-    below = [d for pattern in ("*", "*/*") for d in sorted(path.glob(pattern)) if d.is_dir() and _is_session(d)]
+    below = [d for pattern in ("*", "*/*") for d in sorted(path.glob(pattern)) if d.is_dir() and is_session(d)]
     if below:
         below.sort(key=lambda d: (d.name, d.stat().st_mtime_ns))
         return Found(below[-1], tuple(below[:-1]))
@@ -63,7 +63,13 @@ def find_session(path: Path) -> Found:
     )
 
 
-def _is_session(path: Path) -> bool:
+def has_session(path: Path) -> bool:
+    """Whether a session is in a folder or up to two levels below it."""
+    return is_session(path) or any(is_session(d) for pattern in ("*", "*/*") for d in path.glob(pattern) if d.is_dir())
+
+
+def is_session(path: Path) -> bool:
+    """Whether a folder is itself a session."""
     return any((path / mark).is_file() for mark in _MARKS)
 
 
@@ -79,16 +85,31 @@ def read_session(found: Found, progress: Callable[[float], None] | None = None, 
         FormatError: damaged or foreign, with nothing readable beside it.
     """
     directory = found.directory
-    if not _is_session(directory):
+    if not is_session(directory):
         (only,) = [file for pattern in _TRACES for file in sorted(directory.glob(pattern))]
         return chrome.read_trace(only, progress, scratch)
     return _SessionReader(found, progress, scratch).trace()
+
+
+def read_device(timeline: Path, executable: Path) -> Trace:
+    """The device tables of one NTFF and its NEFF, without events."""
+    reader = _SessionReader(Found(timeline.parent), None, None)
+    reader.device_files = ([timeline], [executable])
+    reader.file(timeline.name)
+    reader.report.clear()
+    trace = reader.empty()
+    if reader.session is not None:
+        reader.describe(trace, reader.session)
+    reader.device_profiles(trace)
+    trace.bytes_read = timeline.stat().st_size + executable.stat().st_size
+    return trace
 
 
 class _SessionReader:
     def __init__(self, found: Found, progress: Callable[[float], None] | None, scratch: Path | None) -> None:
         self.directory = found.directory
         self.scratch = scratch
+        self.device_files = (sorted(self.directory.glob("*.ntff")), sorted(self.directory.glob("*.neff")))
         self.progress = progress
         self.report: list[IngestWarning] = []
         self.bytes_read = 0
@@ -122,7 +143,11 @@ class _SessionReader:
         ntrace = self.file("ntrace.pb")
         framework = self.framework()
         if info is None and ntrace is None and framework is None:
-            raise FormatError("; ".join(row.message for row in self.report) or f"{self.directory}: nothing readable")
+            reasons = "; ".join(row.message for row in self.report) or f"{self.directory}: nothing readable"
+            raise FormatError(
+                f"{self.directory}: a session, but none of its files is ours and it has no trace.json. If it is "
+                f"a Neuron capture, run on the instance `{_vendor_command(self.directory)}` and open OUT ({reasons})"
+            )
         trace = framework or self.empty()
         if ntrace is not None:
             self.join(trace, ntrace)
@@ -143,7 +168,7 @@ class _SessionReader:
                     self.directory.name,
                     "partial",
                     "the session's own files are not ours: runtime and hardware rows are missing. On the instance run "
-                    f"`neuron-explorer view -d {self.directory.name} --ingest-only --data-path OUT` and open OUT",
+                    f"`{_vendor_command(self.directory)}` and open OUT here",
                 )
             )
         return trace
@@ -249,7 +274,7 @@ class _SessionReader:
     def device_profiles(self, trace: Trace) -> None:
         """NTFF files: each NEFF's timeline laid out at each of its executions."""
         parts: dict[str, list[pa.Table]] = {}
-        for path in sorted(self.directory.glob("*.ntff")):
+        for path in self.device_files[0]:
             read = self.file(path.name)
             if read is None:
                 continue
@@ -357,7 +382,7 @@ class _SessionReader:
     def neffs(self, trace: Trace) -> None:
         """Names of the executables; a NTFF without its NEFF is said so."""
         names = {}
-        for path in sorted(self.directory.glob("*.neff")):
+        for path in self.device_files[1]:
             try:
                 read = neff.read(path)
             except (FormatError, KeyError, ValueError, OSError) as error:
@@ -369,6 +394,10 @@ class _SessionReader:
                 trace.report.append(IngestWarning("neff_hash", 1, -1, path.name, "kept", text))
         for key, value in names.items():
             trace.facts[f"neff.{key}"] = value
+
+
+def _vendor_command(directory: Path) -> str:
+    return f"neuron-explorer view -d {directory} --ingest-only --data-path OUT"
 
 
 def _events_of(table: pa.Table, session: Session) -> Events:

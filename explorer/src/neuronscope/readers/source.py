@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from neuronscope.formats.errors import FormatError
 
-__all__ = ["Fault", "Source", "load"]
+__all__ = ["Fault", "Source", "head", "load", "remove_scratch"]
 
 _INFLATE_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 32 << 20  # smaller files are read as they are
@@ -81,6 +81,20 @@ def load(path: Path, scratch: Path | None = None, progress: Callable[[float], No
         if isinstance(raw, mmap.mmap):
             raw.close()
     return sink.source(faults)
+
+
+def head(path: Path, size: int) -> bytes:
+    """The first bytes of a file's text, at most about `size`; empty when it can't be read."""
+    with path.open("rb") as file:
+        raw = file.read(size)
+    if raw[:2] != b"\x1f\x8b" and raw[:4] != _ZSTD:
+        return raw
+    sink = _Sink(None)
+    try:
+        _unzstd(raw, path, sink) if raw[:4] == _ZSTD else _inflate(raw[: size // 8], sink, None)
+    except FormatError:
+        return b""
+    return sink.source({}).data[:size]
 
 
 def _mapped(path: Path) -> mmap.mmap:

@@ -33,6 +33,7 @@ TRACK = spec(
     provenance         string  measured | emulated | recorded
     lanes              int32   number of lanes
     physical_core      int32   -1 none
+    rank               int32   distributed rank, -1 unknown
     """,
 )
 
@@ -74,6 +75,7 @@ HOST_OP = spec(
     self_cpu_ns        int64   duration without enclosed operator calls, never negative
     external_id        int64   torch id (args "External id"), -1 none
     step               int64   step number, -1 outside
+    rank               int32   distributed rank, -1 unknown
     """,
 )
 
@@ -111,6 +113,7 @@ EXECUTION = spec(
     source             string  file.py:line
     step               int64   step number, -1 outside
     physical_cores     int32   how many hardware events it has
+    rank               int32   distributed rank, -1 unknown
     provenance         string  recorded | simulated | estimated
     """,
 )
@@ -127,6 +130,7 @@ GAP = spec(
     text               string  a sentence: 212 us idle: host late (next launch call began 205 us after)
     previous_event_id  int64   event before
     next_event_id      int64   event after
+    rank               int32   distributed rank, -1 unknown
     """,
 )
 
@@ -139,6 +143,7 @@ STEP = spec(
     start_ts           int64   start
     end_ts             int64   end, device work of the step included
     complete           bool    neither cut by the start nor by the end of the recording
+    rank               int32   distributed rank, -1 unknown
     """,
 )
 

@@ -1,0 +1,296 @@
+"""A folder of traces, one per rank of a job → one profile with the rank as a column.
+
+Each rank is read by a process of its own, as many at once as there are cores, into a folder of its own; then its rows
+are copied beside those of the others with ids moved so that they stay unique. Memory does not grow with the ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from neuronscope.formats.errors import FormatError
+from neuronscope.readers import source
+from neuronscope.readers.helper import cores
+from neuronscope.readers.result import BOOKKEEPING, IngestResult, IngestWarning, Progress
+from neuronscope.readers.write import Writer
+from neuronscope.schema.published import arrow_schema, schema_fields
+
+__all__ = ["TRACES", "RankFiles", "RanksReader", "find_ranks"]
+
+TRACES = ("*.json", "*.json.gz", "*.json.zst")
+_HEAD_BYTES = 1 << 20
+_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
+_WORLD = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"world_size"\s*:\s*(\d+)')
+_NAMED = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+_PROCESS_STEP = 10_000_000  # ranks of several hosts may have the same process id
+
+# Columns that hold ids, and by which count of the ranks before they move.
+_IDS = {
+    "SystemProfileEvents": {"id": "event"},
+    "Flow": {"in_id": "event", "out_id": "event"},
+    "Slice": {"event_id": "event", "track_id": "track"},
+    "Track": {"track_id": "track"},
+    "HostOp": {"event_id": "event", "parent_id": "event"},
+    "Execution": {"execution_id": "execution", "event_id": "event", "op_event_id": "event"},
+    "Gap": {"gap_id": "gap", "track_id": "track", "previous_event_id": "event", "next_event_id": "event"},
+    "Step": {},
+}
+
+
+@dataclass(frozen=True)
+class RankFiles:
+    """The file of each rank, the number of ranks the job had (0 unknown), and files left out."""
+
+    files: Mapping[int, Path]
+    world: int
+    older: tuple[Path, ...] = ()
+
+
+def find_ranks(folder: Path) -> RankFiles | None:
+    """The traces of a folder when they are those of several ranks, else None; of several of one rank the last."""
+    paths = sorted({path for pattern in TRACES for path in folder.glob(pattern)})
+    found: dict[int, Path] = {}
+    older: list[Path] = []
+    world = 0
+    for path in paths:
+        head = source.head(path, _HEAD_BYTES)
+        named = _NAMED.search(path.name)
+        inside = _RANK.search(head)
+        rank = int(inside[1]) if inside else int(named[1]) if named else -1
+        if rank < 0:
+            return None
+        if size := _WORLD.search(head):
+            world = max(world, int(size[1]))
+        if rank in found:
+            older.append(found[rank])
+        found[rank] = path
+    if len(found) < 2:
+        return None
+    return RankFiles(dict(sorted(found.items())), world, tuple(older))
+
+
+class RanksReader:
+    """Reads the traces of all ranks as one profile."""
+
+    format = "traces of several ranks"
+
+    def __init__(self, path: Path, ranks: RankFiles) -> None:
+        self.source = path
+        self.ranks = ranks
+
+    def files(self) -> list[Path]:
+        """Every file that is read."""
+        return list(self.ranks.files.values())
+
+    def read(self, store_dir: Path, progress: Progress | None = None) -> IngestResult:
+        """See `Reader.read`."""
+        folders = {rank: store_dir / f".rank-{rank}" for rank in self.ranks.files}
+        done = 0
+
+        def one(rank: int) -> IngestResult | str:
+            nonlocal done
+            folders[rank].mkdir()
+            answer = _read_apart(self.ranks.files[rank], folders[rank])
+            done += 1
+            if progress:
+                progress("parse", 0.8 * done / len(folders))
+            return answer
+
+        try:
+            with ThreadPoolExecutor(cores()) as pool:
+                answers = dict(zip(folders, pool.map(one, folders), strict=True))
+            good = {rank: answer for rank, answer in answers.items() if isinstance(answer, IngestResult)}
+            bad = {rank: answer for rank, answer in answers.items() if isinstance(answer, str)}
+            if not good:
+                raise FormatError(f"{self.source}: no rank can be read: {next(iter(bad.values()))}")
+            return self._merge(good, bad, folders, store_dir)
+        finally:
+            for folder in folders.values():
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _merge(
+        self, results: Mapping[int, IngestResult], bad: Mapping[int, str], folders: Mapping[int, Path], store: Path
+    ) -> IngestResult:
+        parts = _parts(results, folders)
+        report = [row for result in results.values() for row in result.report]
+        report += [
+            IngestWarning("unreadable_rank", 1, -1, self.ranks.files[rank].name, "left out", f"rank {rank}: {text}")
+            for rank, text in bad.items()
+        ]
+        missing = sorted(set(range(self.ranks.world)) - set(results))
+        if missing:
+            listed = ", ".join(map(str, missing[:20])) + (", …" if len(missing) > 20 else "")
+            text = f"{len(missing)} of {self.ranks.world} ranks are not here: {listed}"
+            report.append(IngestWarning("missing_rank", len(missing), -1, self.source.name, "partial", text))
+        if self.ranks.older:
+            text = f"{len(self.ranks.older)} other traces of the same ranks; of each rank the last by name is shown"
+            row = IngestWarning("several_captures", len(self.ranks.older), -1, self.source.name, "newest taken", text)
+            report.append(row)
+        names: dict[str, int] = {}
+        for part in parts:
+            listed_names = pq.read_table(part.folder / "Name.parquet")["name"].to_pylist()
+            part.names = np.array([names.setdefault(name, len(names)) for name in listed_names] or [0], np.int64)
+        with Writer(store) as writer:
+            for table in _IDS:
+                writer.write(table, _rows(table, parts))
+            writer.write("Name", (_table("Name", [{"name_id": i, "name": name} for name, i in names.items()]),))
+            writer.write("IngestReport", (_table("IngestReport", [row.__dict__ for row in report]),))
+            warned = [{"message": r.message, "category": r.kind} for r in report if r.kind not in BOOKKEEPING]
+            writer.write("Warning", (_table("Warning", warned),))
+            writer.write("ProfileInfo", (self._info(parts, results),))
+            writer.write("SystemProfileMetadata", (_span(parts),))
+            written = writer.finish()
+            writer.write("SchemaFields", (schema_fields(written),))
+            written = writer.finish()
+        first = next(iter(results.values()))
+        total: dict[str, Any] = {
+            name: sum(getattr(result, name) for result in results.values())
+            for name in (
+                *("events_in_file", "stored", "merged", "repaired", "skipped", "bytes_read"),
+                *("device_slices", "device_time_ns", "device_busy_ns", "processes"),
+            )
+        }
+        return replace(
+            first, source=self.source, ranks=tuple(results), report=tuple(report), tables=written, dropped=None, **total
+        )
+
+    def _info(self, parts: Sequence[_Part], results: Mapping[int, IngestResult]) -> pa.Table:
+        table = pq.read_table(parts[0].folder / "ProfileInfo.parquet")
+        facts = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+        for name in ("events_in_file", "stored", "repaired", "skipped", "merged"):
+            facts[name] = str(sum(getattr(result, name) for result in results.values()))
+        facts.update(path=str(self.source), ranks=",".join(map(str, results)), instance="ranks")
+        return _table("ProfileInfo", [{"key": key, "value": value} for key, value in facts.items()])
+
+
+@dataclass
+class _Part:
+    """One rank's tables, and how far its ids move."""
+
+    rank: int
+    folder: Path
+    shift: Mapping[str, int]
+    process_shift: int
+    instance: str
+    named: str
+    names: Any = None
+
+
+def _parts(results: Mapping[int, IngestResult], folders: Mapping[int, Path]) -> list[_Part]:
+    parts = []
+    shift = {"event": 0, "track": 0, "execution": 0, "gap": 0}
+    seen: set[int] = set()
+    for rank, result in results.items():
+        folder = folders[rank]
+        info = pq.read_table(folder / "ProfileInfo.parquet").to_pylist()
+        old = next((row["value"] for row in info if row["key"] == "instance"), "local")
+        events = folder / "SystemProfileEvents.parquet"
+        processes = set(pc.unique(pq.read_table(events, columns=["process_id"])["process_id"]).to_pylist())
+        moved = rank * _PROCESS_STEP if seen & processes else 0
+        seen |= {process + moved for process in processes}
+        instance = f"rank {rank}" if old == "local" else f"{old} rank {rank}"
+        parts.append(_Part(rank, folder, dict(shift), moved, instance, old))
+        rows = result.tables
+        shift["event"] += rows["SystemProfileEvents"]
+        shift["track"] += rows["Track"]
+        shift["gap"] += rows.get("Gap", 0)
+        if rows.get("Execution"):
+            numbers = pq.read_table(folder / "Execution.parquet", columns=["execution_id"])["execution_id"]
+            shift["execution"] += pc.max(numbers).as_py() + 1
+    return parts
+
+
+def _rows(table: str, parts: Sequence[_Part]) -> Iterator[pa.Table]:
+    for part in parts:
+        path = part.folder / f"{table}.parquet"
+        if not path.exists():
+            continue
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(65_536):
+                yield _moved(table, pa.Table.from_batches([batch]), part)
+
+
+def _moved(name: str, table: pa.Table, part: _Part) -> pa.Table:
+    """A rank's rows with ids that are unique among all ranks."""
+    for index, field in enumerate(table.schema):
+        column, kind = table[field.name], _IDS[name].get(field.name)
+        if kind is not None:
+            values = column.to_numpy()
+            values = np.where(values >= 0, values + part.shift[kind], values)
+            table = table.set_column(index, field, pa.array(values).cast(field.type))
+        elif name == "Slice" and field.name in ("name_id", "op_id"):
+            table = table.set_column(index, field, pa.array(part.names[column.to_numpy()]).cast(field.type))
+        elif field.name == "process_id" and part.process_shift:
+            table = table.set_column(index, field, pc.add(column, part.process_shift).cast(field.type))
+        elif field.name == "instance_id":
+            table = table.set_column(index, field.name, pa.array([part.instance] * len(column)).dictionary_encode())
+        elif field.name == "rank":
+            table = table.set_column(index, field, pa.array(np.full(len(column), part.rank, np.int32)))
+        elif name == "Track" and field.name in ("label", "group_label"):
+            moved = [part.instance + text.removeprefix(part.named) for text in column.to_pylist()]
+            table = table.set_column(index, field.name, pa.array(moved, pa.string()))
+        elif pa.types.is_dictionary(field.type):
+            # One type for all ranks, whatever their dictionaries.
+            plain = column.cast(field.type.value_type).combine_chunks()
+            table = table.set_column(index, field.name, plain.dictionary_encode())
+    return table
+
+
+def _span(parts: Sequence[_Part]) -> pa.Table:
+    rows = [pq.read_table(part.folder / "SystemProfileMetadata.parquet").to_pylist()[0] for part in parts]
+    first = min(rows, key=lambda row: int(row["first_ts_ns"]))
+    last = max(rows, key=lambda row: int(row["last_ts_ns"]))
+    return _table("SystemProfileMetadata", [{**first, "last_ts": last["last_ts"], "last_ts_ns": last["last_ts_ns"]}])
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=arrow_schema(name))
+
+
+def _read_apart(path: Path, folder: Path) -> IngestResult | str:
+    """Read one trace in a process of its own; its result, or in words why not."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from neuronscope.readers.ranks import main; main()", str(path), str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(item for item in sys.path if item),
+            "NEURONSCOPE_HELPERS": "0",  # the ranks share the cores already
+        },
+    )
+    try:
+        answer = pickle.loads(done.stdout)
+    except (pickle.UnpicklingError, EOFError):
+        return f"{path}: the process that read it ended with code {done.returncode} (out of memory?)"
+    return answer if isinstance(answer, IngestResult | str) else f"{path}: unreadable"
+
+
+def main() -> None:
+    """Read one trace; its pickled result goes to standard output. Arguments: the trace, an empty folder."""
+    from neuronscope.readers import ingest
+
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    try:
+        answer: IngestResult | str = ingest(sys.argv[1], sys.argv[2])
+    except (FormatError, OSError) as error:
+        answer = str(error)
+    pickle.dump(answer, answers, protocol=5)
+    answers.close()

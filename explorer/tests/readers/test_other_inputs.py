@@ -1,0 +1,154 @@
+"""Inputs other than one trace or session: ranks, archives, other tools' files, device profiles."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow.parquet as pq
+import pytest
+from neuronscope.formats.errors import FormatError
+from neuronscope.store import Store
+
+
+def test_a_folder_of_ranks_is_one_profile(synthetic: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    expected = synthetic.write_ranks(folder, 3, steps=2, calls=10)
+    (folder / "rank1.1751410836.pt.trace.json").unlink()
+    profile = Store(tmp_path / "store").add(folder)
+    result = profile.result
+    assert result.ranks == (0, 2)
+    assert result.events_in_file == 2 * expected[0].events
+    assert result.device_time_ns == 2 * expected[0].kernel_total_ns
+    assert [row.count for row in result.warnings if row.kind == "missing_rank"] == [1]
+    counts = profile.sql("SELECT rank, count(*) AS n FROM Execution GROUP BY rank ORDER BY rank").to_pylist()
+    assert counts == [{"rank": 0, "n": 20}, {"rank": 2, "n": 20}]
+    names = profile.sql(
+        "SELECT DISTINCT t.rank, x.name = n.name AS same FROM Execution x JOIN Slice s USING (event_id) "
+        "JOIN Name n USING (name_id) JOIN Track t USING (track_id) JOIN SystemProfileEvents e ON e.id = x.event_id "
+        "WHERE e.name = x.name AND t.rank = x.rank ORDER BY 1"
+    ).to_pylist()
+    assert names == [{"rank": 0, "same": True}, {"rank": 2, "same": True}]
+
+
+def test_a_zip_of_one_trace_and_of_ranks(synthetic: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    expected = synthetic.write_ranks(folder, 2, steps=1, calls=10)
+    files = sorted(folder.iterdir())
+    for name, members in (("one.zip", files[:1]), ("all.zip", files)):
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in members:
+                archive.write(file, f"traces/{file.name}")
+        profile = Store(tmp_path / "store").add(tmp_path / name)
+        assert profile.source == tmp_path / name
+        assert profile.result.stored == len(members) * expected[0].events
+        assert [path for path in profile.path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_nsight_systems(tmp_path: Path) -> None:
+    path = tmp_path / "report.sqlite"
+    with closing(sqlite3.connect(path)) as base:
+        base.executescript(
+            """
+            CREATE TABLE StringIds (id INTEGER, value TEXT);
+            INSERT INTO StringIds VALUES (1, 'gemm(float*)'), (2, 'gemm'), (3, 'cudaLaunchKernel_v7000');
+            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, "end" INTEGER, deviceId INTEGER, streamId INTEGER,
+                correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER, gridX INTEGER);
+            INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2000, 5000, 0, 7, 11, 83886080, 1, 2, 64);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, "end" INTEGER, deviceId INTEGER, streamId INTEGER,
+                correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER);
+            INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (6000, 6500, 0, 7, 12, 83886080, 4096, 1);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, "end" INTEGER, globalTid INTEGER,
+                correlationId INTEGER, nameId INTEGER);
+            INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1000, 1500, 83886085, 11, 3);
+            CREATE TABLE NVTX_EVENTS (start INTEGER, "end" INTEGER, text TEXT, globalTid INTEGER);
+            INSERT INTO NVTX_EVENTS VALUES (900, 7000, 'step', 83886085), (950, NULL, 'mark', 83886085);
+            """
+        )
+        base.commit()
+    profile = Store(tmp_path / "store").add(path)
+    result = profile.result
+    assert (result.format, result.events_in_file, result.stored) == ("Nsight Systems export", 5, 4)
+    assert (result.device_slices, result.device_time_ns) == (2, 3500)
+    assert profile.sql("SELECT name, kind, bytes_read FROM Execution ORDER BY start_ts").to_pylist() == [
+        {"name": "gemm(float*)", "kind": "exec", "bytes_read": -1},
+        {"name": "Memcpy HtoD", "kind": "memcpy", "bytes_read": 4096},
+    ]
+    assert profile.table("Flow").num_rows >= 1
+
+
+def test_rocprof_csv_and_json(tmp_path: Path) -> None:
+    table = tmp_path / "1_kernel_trace.csv"
+    table.write_text(
+        '"Kind","Agent_Id","Queue_Id","Thread_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+        '"KERNEL_DISPATCH","Agent 4",1,77,"axpy(float*, int)",5,1000,3000\n'
+        '"KERNEL_DISPATCH","Agent 4",1,77,"axpy(float*, int)",6,,\n'
+    )
+    result = Store(tmp_path / "store").add(table).result
+    assert (result.format, result.device_time_ns, result.skipped) == ("rocprof output", 2000, 1)
+    record = {
+        "start_timestamp": 10, "end_timestamp": 40, "correlation_id": {"internal": 3}, "thread_id": 9,
+        "dispatch_info": {"kernel_id": 2, "agent_id": {"handle": 1}, "queue_id": {"handle": 1}},
+    }  # fmt: skip
+    document = {
+        "rocprofiler-sdk-tool": [
+            {
+                "metadata": {"pid": 9},
+                "kernel_symbols": [{"kernel_id": 2, "formatted_kernel_name": "relu"}],
+                "buffer_records": {"kernel_dispatch": [record]},
+            }
+        ]
+    }
+    (tmp_path / "results.json").write_text(json.dumps(document))
+    profile = Store(tmp_path / "store").add(tmp_path / "results.json")
+    assert profile.table("Execution", ["name", "duration_ns"]).to_pylist() == [{"name": "relu", "duration_ns": 30}]
+
+
+def test_a_parquet_folder_opens_by_column_names(golden: Path, tmp_path: Path) -> None:
+    ours = Store(tmp_path / "store").add(golden)
+    folder = tmp_path / "data" / "profiles" / "global" / "run@latest"
+    folder.mkdir(parents=True)
+    whole = pq.read_table(ours.path / "SystemProfileEvents.parquet").drop_columns(["framework_stream_id"])
+    half = whole.num_rows // 2
+    pq.write_table(
+        whole.slice(0, half).append_column("new", whole["id"].slice(0, half)), folder / "SystemProfileEvents_0.parquet"
+    )
+    pq.write_table(whole.slice(half), folder / "SystemProfileEvents_1.parquet")
+    shutil.copy(ours.path / "Instruction.parquet", folder)
+    profile = Store(tmp_path / "store").add(tmp_path / "data")
+    assert profile.result.stored == whole.num_rows
+    assert profile.table("Instruction").num_rows == ours.table("Instruction").num_rows
+    assert "unknown_column" in {row.kind for row in profile.result.warnings}
+    assert profile.result.device_slices > 0
+
+
+def test_a_neff_and_its_ntff_are_a_device_profile(golden: Path, tmp_path: Path) -> None:
+    session = next(golden.glob("*/*"))
+    executable = next(session.glob("*.neff"))
+    number = executable.name.split("_")[1]
+    folder = tmp_path / "pair"
+    folder.mkdir()
+    shutil.copy(executable, folder / f"neff_{number}.neff")
+    shutil.copy(next(session.glob("*.ntff")), folder / f"{number}_instid_0_vnc_0.ntff")
+    profile = Store(tmp_path / "store").add(folder / f"{number}_instid_0_vnc_0.ntff")
+    assert profile.result.format == "NEFF and NTFF"
+    assert profile.table("Instruction").num_rows > 0
+    assert profile.result.device_slices > 0
+    (folder / f"{number}_instid_0_vnc_0.ntff").rename(folder / "7777777_instid_0_vnc_0.ntff")
+    with pytest.raises(FormatError, match="must be the same"):
+        Store(tmp_path / "store").add(folder)
+
+
+def test_a_vendors_session_names_the_command(tmp_path: Path) -> None:
+    folder = tmp_path / "i-1_pid_2" / "20260101"
+    folder.mkdir(parents=True)
+    (folder / "ntrace.pb").write_bytes(b"\x0a\x03abc")
+    with pytest.raises(FormatError, match=r"neuron-explorer view -d .* --ingest-only --data-path OUT"):
+        Store(tmp_path / "store").add(folder)
