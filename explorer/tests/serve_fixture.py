@@ -5,9 +5,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from conftest import RMSNORM, Work, build
 from neuronscope.analysis import Profile
 from neuronscope.server.run import bind, serve, url
+
+from conftest import RMSNORM, Work, build
 
 warm_up = [Work(work.op, step=step) for step in (1, 2) for work in RMSNORM]
 profiles = [
