@@ -66,3 +66,12 @@ def test_the_hash_ignores_source_lines_and_the_name_of_the_call_site():
     assert compile_graph(graph).hash == compile_graph(moved).hash
     assert compile_graph(graph).hash != compile_graph(mul()).hash
     assert compile_graph(graph, "trn1").hash != compile_graph(graph, "trn2").hash
+
+
+def test_an_instruction_names_every_op_it_carries(graph_of, aten_call):
+    aten = torch.ops.aten
+    calls = [aten_call(aten.mean.dim, Value(-1, 0), [-1], True), aten_call(aten.add.Scalar, Value(0, 0), 1e-5)]
+    executable = compile_graph(graph_of(calls, [torch.ones(4, 512)]))
+    ops = executable.instructions.column("op").to_pylist()
+    assert "aten.mean.dim + aten.add.Scalar" in ops
+    assert all(op.count("aten.mean.dim") <= 1 for op in ops)

@@ -195,3 +195,16 @@ def test_several_devices_are_not_called_one(build_tables, rmsnorm):
     rows = [row | {"device": index % 2} for index, row in enumerate(tables["Execution"].to_pylist())]
     tables["Execution"] = pa.Table.from_pylist(rows, schema=own.EXECUTION.schema)
     assert Profile("p", tables).summary().facts[0].startswith("At least one of 2 devices busy 2.33 ms")
+
+
+def test_copies_to_and_from_the_host_are_no_device_time(golden):
+    """As in torch's table of an emulated run: the runtime copies, and the core idles meanwhile."""
+    copies = golden.rows("SELECT duration_ns, device_part, work_part FROM executions() WHERE kind = 'host_copy'")
+    assert copies and all(row["duration_ns"] > 0 == row["device_part"] == row["work_part"] for row in copies)
+    totals = totals_of(golden, golden.whole_range)
+    executions = golden.rows("SELECT sum(duration_ns)::BIGINT AS ns FROM Execution WHERE kind = 'exec'")[0]["ns"]
+    assert totals["device_time_ns"] == totals["launch_ns"] + totals["program_ns"] == executions
+    assert totals["copies_ns"] == sum(row["duration_ns"] for row in copies)
+    assert totals["busy_ns"] == executions
+    assert totals["launch_in_span"] + totals["work_in_span"] + totals["gaps_ns"] == totals["span_ns"]
+    assert golden.operators(golden.whole_range).total.device_time_ns == executions

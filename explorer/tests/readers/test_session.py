@@ -135,7 +135,7 @@ def test_the_chain_leads_from_the_operator_to_both_cores(profile: Profile) -> No
 
 
 def test_the_scalars_copy_has_its_own_chain_and_lane(profile: Profile, make_session: ModuleType) -> None:
-    (copied,) = [e for e in rows(profile, "Execution") if e["kind"] == "memcpy"]
+    (copied,) = [e for e in rows(profile, "Execution") if e["kind"] == "host_copy"]
     assert (copied["op"], copied["duration_ns"], copied["bytes_written"]) == ("aten::add", make_session.COPY_NS, 2)
     event = rows(profile, "SystemProfileEvents")[copied["event_id"]]
     assert (event["name"], event["start_ts"]) == ("memcpy_h2d", copied["start_ts"])

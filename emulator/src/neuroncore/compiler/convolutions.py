@@ -319,17 +319,20 @@ def _max_pool(
     best: View | None = None
     index: View | None = None
     zeros = (0,) * (len(spec.shape) - 2)
-    for row, column, place in _windows(b, view, kernel, stride, padding, dilation, out, -3.0e38):
-        width = view.shape[-1]
-        here = b.iota(spec.shape, (*zeros, sh * width, sw), row * width + column)
+    width = view.shape[-1]
+    places = _windows(b, view, kernel, stride, padding, dilation, out, -3.0e38)
+    # Where each window begins, made first: it decides that a partition takes a plane, and is made once for all.
+    first = b.map("copy", b.iota(spec.shape, (*zeros, sh * width, sw)))
+    for row, column, place in places:
+        here = float(row * width + column)
         if best is None or index is None:
-            best, index = b.map("copy", place, dtype=b.dtype(view)), b.map("copy", here)
+            best, index = b.map("copy", place, dtype=b.dtype(view)), b.map("copy", here, shape=spec.shape)
             continue
         larger = b.map("greater", place, best, dtype="uint8")
-        index = b.map("select", larger, b.map("copy", here), index)
+        index = b.map("select", larger, here, index)
         best = b.map("max", best, place, dtype=b.dtype(view))
     assert best is not None and index is not None
-    return [b.map("copy", best, dtype=spec.dtype), b.map("copy", index, dtype=b.spec(1).dtype)]
+    return [b.map("copy", best, dtype=spec.dtype), b.map("add", first, index, dtype=b.spec(1).dtype)]
 
 
 @lowering("max_pool2d_with_indices_backward")

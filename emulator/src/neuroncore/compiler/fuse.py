@@ -200,7 +200,13 @@ def fuse(module: Module, sbuf_bytes: int) -> Kernels:
             (
                 i
                 for i in range(max(earliest, 0), len(groups))
-                if _try_join(module, groups[i], prim, sbuf_bytes, i > earliest)
+                if _try_join(
+                    module,
+                    groups[i],
+                    prim,
+                    sbuf_bytes,
+                    i > earliest and not (i == len(groups) - 1 and _made(module, prim)),
+                )
             ),
             None,
         )
@@ -220,6 +226,12 @@ def fuse(module: Module, sbuf_bytes: int) -> Kernels:
                 {v.buffer for p in kernel.prims for v in reads(p)} & {w.buffer for p in other.prims for w in writes(p)}
             )
     return Kernels(module.name, module.buffers, tuple(kernels), frozenset(kept))
+
+
+def _made(module: Module, prim: Prim) -> bool:
+    """Whether a primitive reads only what is made on chip: it joins the kernel before it, whose result it will meet."""
+    views = list(reads(prim))
+    return bool(views) and all(module.buffers[v.buffer].kind == "iota" for v in views)
 
 
 def _start(module: Module, prim: Prim) -> _Group:

@@ -164,7 +164,7 @@ class _Selector:
         return key
 
     def _emit(self, step: Step) -> None:
-        step = replace(step, op=self.prim.op, source=self.prim.source)
+        step = replace(step, op=_together(step.op, self.prim.op), source=self.prim.source)
         for key in step.outputs():
             self.made[key] = len(self.steps)
         self.steps.append(step)
@@ -210,6 +210,7 @@ class _Selector:
             return
         scale: Argument | None = None
         bias: Argument | None = None
+        merged = ""
         if fn in _SCALABLE:
             step = self._foldable(x, "scalar")
             folded = _as_affine(step) if step is not None else None
@@ -219,10 +220,10 @@ class _Selector:
                     bias = self._negated(bias)
                 if not negated or bias is not None:
                     self._remove(step)
-                    x = step.x
+                    x, merged = step.x, step.op
                 else:
                     scale = bias = None
-        self._emit(Step("activation", out, x, fn, scale, b=bias))
+        self._emit(Step("activation", out, x, fn, scale, b=bias, op=merged))
 
     def _negated(self, bias: Key) -> Argument | None:
         """Minus a row value: free when its only use is here and a reduction makes it."""
@@ -335,13 +336,19 @@ class _Selector:
             and step.total is None
             and maker is not None
         ):
-            self.steps[maker] = replace(step, total=target)
+            self.steps[maker] = replace(step, total=target, op=_together(step.op, prim.op))
             self.made[target] = maker
             self.uses[x] -= 1
         else:
             self._emit(Step("reduce", target, x, prim.fn))
         if target != out:
             self._binary("multiply", target, prim.scale, out)
+
+
+def _together(before: str, op: str) -> str:
+    """The ops one instruction carries, joined by " + " in the order of the graph."""
+    names = before.split(" + ") if before else []
+    return " + ".join([*names, *([] if op in names else [op])])
 
 
 def _as_affine(step: Step) -> tuple[Argument | None, Argument | None, bool] | None:

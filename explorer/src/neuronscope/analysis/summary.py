@@ -120,9 +120,7 @@ def _work_text(profile: Profile, totals: dict[str, Any]) -> str:
     text = plural(totals["executions"], _noun(profile))
     if totals["copies"]:
         kernels = totals["exec_ns"]
-        text += (
-            f" {format_ns(kernels)}, {plural(totals['copies'], 'copy')} {format_ns(totals['device_time_ns'] - kernels)}"
-        )
+        text += f" {format_ns(kernels)}, {plural(totals['copies'], 'copy')} {format_ns(totals['copies_ns'])}"
     return text
 
 

@@ -437,7 +437,8 @@ class _Model:
         self.op_of[owned[belongs]] = op[at[belongs]]
         start, end = column["start_ns"].astype(np.int64), column["end_ns"].astype(np.int64)
         estimated = column["estimated_ns"].astype(np.int64)
-        kind = np.array(["memcpy" if k.startswith("memcpy") else k for k in text["kind"]], object)
+        # The runtime copies, and torch counts no device time for it; a CUDA copy is device work.
+        kind = np.array(["host_copy" if k.startswith("memcpy") else k for k in text["kind"]], object)
         named = np.where(text["overload"] != "", text["overload"], np.where(text["op"] != "", text["op"], text["kind"]))
         step = column["step"].astype(np.int64)
         launched = np.where(self.launch_of >= 0, ev.start[self.launch_of], column["enqueue_ns"].astype(np.int64))

@@ -86,7 +86,7 @@ EXECUTION = spec(
     execution_id       int64   unique in the profile
     event_id           int64   its (first) hardware event
     op_event_id        int64   HostOp it is attributed to, -1 unlinked
-    kind               string  exec | memcpy | memset
+    kind               string  exec | memcpy | memset | host_copy (a neuron runtime copies: no device time)
     name               string  kernel or executable name
     op                 string  operator it is attributed to, empty when unlinked
     overload           string  full schema name where known

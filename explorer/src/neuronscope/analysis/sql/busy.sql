@@ -1,4 +1,5 @@
--- busy: when any device work ran in the range, as a union of intervals; overlapping executions count once.
+-- busy: when any device work ran in the range, as a union of intervals; overlapping executions count once. A host copy
+-- of a neuron device is no device work (see executions).
 --
 -- Parameters: as of executions(), and
 --   work_only  true: without the launch parts, that is only engines and DMA (kernels and copies whole)
@@ -9,6 +10,7 @@ CREATE OR REPLACE MACRO busy(
 WITH pieces AS (
     SELECT CASE WHEN work_only THEN start_ts + launch_part ELSE start_ts END AS start_ts, end_ts, execution_id
     FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
+    WHERE kind <> 'host_copy'
 ), marked AS (
     -- How far the work that began before reaches; a running sum with FILTER instead would be quadratic in DuckDB 2.0.
     SELECT *, max(end_ts) OVER (ORDER BY start_ts, execution_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach

@@ -6,14 +6,17 @@
 -- Columns: those of the table Execution, and
 --   split       the source tells launch cost and program apart for this execution
 --   launch_part launch_ns, 0 without split
---   work_part   duration without the launch part: engines and DMA, or the whole kernel or copy
+--   device_part what counts as device time: the duration, 0 for a host copy of a neuron device, as in torch's tables
+--               of the same run (where a CUDA copy counts)
+--   work_part   device_part without the launch part: engines and DMA, or the whole kernel or copy
 CREATE OR REPLACE MACRO executions(
     range_start := -9223372036854775807, range_end := 9223372036854775807, range_step := -1
 ) AS TABLE
 SELECT *,
        launch_ns >= 0 AND program_ns >= 0 AS split,
        CASE WHEN launch_ns > 0 THEN least(launch_ns, duration_ns) ELSE 0 END AS launch_part,
-       duration_ns - CASE WHEN launch_ns > 0 THEN least(launch_ns, duration_ns) ELSE 0 END AS work_part
+       CASE WHEN kind = 'host_copy' THEN 0 ELSE duration_ns END AS device_part,
+       CASE WHEN kind = 'host_copy' THEN 0 ELSE duration_ns - launch_part END AS work_part
 FROM Execution
 WHERE CASE WHEN range_step >= 0 AND step >= 0 THEN step = range_step
            ELSE start_ts >= range_start AND start_ts < range_end END

@@ -8,7 +8,7 @@
 --   name            operator as torch prints it, or (unlinked)
 --   calls           calls on the host in the range, counted as torch does (see host_ops)
 --   self_cpu_ns     host time of those calls without enclosed calls
---   device_time_ns  sum of executions
+--   device_time_ns  sum of executions; host copies of an emulated session have none (see executions)
 --   executions      executions of compiled programs or kernels
 --   copies          memory copies and fills
 --   launch_ns       part that is fixed launch cost; NULL when the source has no such split
@@ -21,7 +21,7 @@ CREATE OR REPLACE MACRO operators(
 ) AS TABLE
 WITH device AS (
     SELECT CASE WHEN op = '' THEN '(unlinked)' ELSE op END AS name,
-           sum(duration_ns)::BIGINT AS device_time_ns,
+           sum(device_part)::BIGINT AS device_time_ns,
            count(*) FILTER (kind = 'exec') AS executions,
            count(*) FILTER (kind <> 'exec') AS copies,
            bool_or(split) AS split,

@@ -1,13 +1,16 @@
 -- totals: the range in one row. span = launch_in_span + work_in_span + gaps, exactly.
 --
 -- Each nanosecond of the span goes to one term: engines and DMA (any program part runs), else launches (any launch part
--- runs), else gaps (no device works). Without overlap the terms equal the sums of the executions' parts.
+-- runs), else gaps (no device works). Without overlap the terms equal the sums of the executions' parts. Host copies of a
+-- neuron device are the runtime's work: they are in copies and copies_ns only, and the core is idle meanwhile.
 --
 -- Parameters: as of executions().
 -- Columns (ns, bytes):
 --   executions      executions of compiled programs or kernels;  copies: memory copies and fills
 --   devices         how many devices (process and device number) the range's work ran on
---   device_time_ns  sum of all durations; exec_ns: of programs and kernels alone; launch_ns, program_ns, estimated_ns: its parts (sums)
+--   device_time_ns  sum of all durations but of host copies (see executions)
+--   exec_ns, copies_ns  durations of programs and kernels, and of copies and fills
+--   launch_ns, program_ns, estimated_ns  parts of device_time_ns (sums)
 --   split           any execution of the range tells its launch cost
 --   first_ts, last_ts, span_ns  first start to last end
 --   busy_ns         union of all executions
@@ -21,15 +24,16 @@ WITH sums AS (
     SELECT count(*) FILTER (kind = 'exec') AS executions,
            count(*) FILTER (kind <> 'exec') AS copies,
            count(DISTINCT (process_id, device)) AS devices,
-           coalesce(sum(duration_ns), 0)::BIGINT AS device_time_ns,
+           coalesce(sum(device_part), 0)::BIGINT AS device_time_ns,
            coalesce(sum(duration_ns) FILTER (kind = 'exec'), 0)::BIGINT AS exec_ns,
+           coalesce(sum(duration_ns) FILTER (kind <> 'exec'), 0)::BIGINT AS copies_ns,
            coalesce(sum(launch_part), 0)::BIGINT AS launch_ns,
            coalesce(sum(work_part), 0)::BIGINT AS program_ns,
            coalesce(sum(estimated_ns), 0)::BIGINT AS estimated_ns,
            coalesce(bool_or(split), false) AS split,
-           min(start_ts) AS first_ts,
-           max(end_ts) AS last_ts,
-           coalesce(max(end_ts) - min(start_ts), 0) AS span_ns,
+           min(start_ts) FILTER (kind <> 'host_copy') AS first_ts,
+           max(end_ts) FILTER (kind <> 'host_copy') AS last_ts,
+           coalesce(max(end_ts) FILTER (kind <> 'host_copy') - min(start_ts) FILTER (kind <> 'host_copy'), 0) AS span_ns,
            CASE WHEN bool_and(bytes_read >= 0 AND bytes_written >= 0) FILTER (kind = 'exec')
                 THEN sum(bytes_read + bytes_written) FILTER (kind = 'exec')::BIGINT END AS bytes_moved,
            CASE WHEN bool_and(flops >= 0) FILTER (kind = 'exec')

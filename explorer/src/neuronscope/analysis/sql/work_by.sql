@@ -22,14 +22,14 @@ WITH work AS (
 SELECT CASE WHEN label = '' OR label IS NULL THEN '(unlinked)' ELSE label END AS name,
        count(*) FILTER (kind = 'exec') AS executions,
        count(*) FILTER (kind <> 'exec') AS copies,
-       sum(duration_ns)::BIGINT AS device_time_ns,
+       sum(device_part)::BIGINT AS device_time_ns,
        CASE WHEN bool_or(split) THEN sum(launch_part)::BIGINT END AS launch_ns,
        CASE WHEN bool_or(split) THEN sum(work_part)::BIGINT END AS program_ns,
        sum(estimated_ns)::BIGINT AS estimated_ns,
        min(duration_ns) AS shortest_ns,
        quantile_disc(duration_ns, 0.5) AS median_ns,
        max(duration_ns) AS longest_ns,
-       sum(duration_ns) / nullif(sum(sum(duration_ns)) OVER (), 0) AS share,
+       sum(device_part) / nullif(sum(sum(device_part)) OVER (), 0) AS share,
        arg_min(event_id, start_ts) AS first_event
 FROM work
 GROUP BY 1

@@ -18,7 +18,7 @@ WITH marked AS (
 SELECT step,
        count(*) FILTER (kind = 'exec') AS executions,
        count(*) FILTER (kind <> 'exec') AS copies,
-       sum(duration_ns)::BIGINT AS device_time_ns,
+       sum(device_part)::BIGINT AS device_time_ns,
        CASE WHEN bool_or(split) THEN sum(launch_part)::BIGINT END AS launch_ns,
        CASE WHEN bool_or(split) THEN sum(work_part)::BIGINT END AS program_ns,
        sum(estimated_ns)::BIGINT AS estimated_ns,
