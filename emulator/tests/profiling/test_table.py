@@ -51,6 +51,25 @@ def test_folding_changes_neither_per_op_nor_total_device_time(capture, naive_rms
     assert sum(after.values()) == pytest.approx(sum(k.time_range.elapsed_us() for k in kernels))
 
 
+def test_a_training_step_folds_ops_that_call_an_op_of_their_own_name(capture):
+    """Torch merges such a call (`aten::mean` over all dimensions) into its caller, whose id the execution does not have."""
+    model = torch.nn.Linear(16, 16, device="neuron")
+    x = torch.randn(4, 16, device="neuron")
+
+    def step():
+        loss = (model(x).softmax(-1) ** 2).mean() + x.sum() + x.max() + x.std() + x.norm()
+        loss.backward()
+        loss.item()
+
+    run = capture(step)
+    rows = run.prof.key_averages()
+    assert [row.key for row in rows if row.device_type == DeviceType.PrivateUse1] == []
+    executions = [e for e in run.table("executions") if e["kind"] == "exec"]
+    assert sum(row.self_device_time_total for row in rows) == pytest.approx(
+        sum(e["end_ns"] - e["start_ns"] for e in executions) / 1000
+    )
+
+
 def test_self_cpu_is_never_negative_and_sums_to_the_step(capture, naive_rms_norm):
     run = capture(naive_rms_norm)
     rows = run.prof.key_averages()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
+from collections import Counter
 from typing import Any
 
 from torch.autograd import DeviceType
@@ -113,11 +114,14 @@ def fold_device_rows(events: EventList, average: Any) -> EventList:
     Torch adds an execution's time to the op that launched it, and then lists the execution as a row of its own. The
     second is left out here; executions no op claims stay. The total below the table is summed from the ops instead.
     """
-    owners = {
-        e.id for e in events if e.device_type == DeviceType.CPU and not e.is_async and e.linked_correlation_id == 0
-    }
+    carried = Counter(
+        _execution(kernel.name, kernel.device, kernel.duration)
+        for event in events
+        if event.device_type == DeviceType.CPU
+        for kernel in event.kernels
+    )
     kept = EventList(
-        (e for e in events if not _is_folded(e, owners)),
+        (e for e in events if not _is_folded(e, carried)),
         use_device=events._use_device,
         profile_memory=events._profile_memory,
         with_flops=events._with_flops,
@@ -130,7 +134,22 @@ def fold_device_rows(events: EventList, average: Any) -> EventList:
     return averages
 
 
-def _is_folded(event: Any, owners: set[int]) -> bool:
+def _is_folded(event: Any, carried: Counter[tuple[str, int, int]]) -> bool:
+    """Whether an op carries this row's execution; each of `carried` answers for one row.
+
+    By the executions that ops carry, not by the ids they are linked with: torch merges an op into its caller of the same
+    name (`aten::mean` over all dimensions calls itself), and the merged op's id is gone.
+    """
     if event.device_type != DeviceType.PrivateUse1:
         return False
-    return event.is_user_annotation or event.linked_correlation_id in owners
+    if event.is_user_annotation:
+        return True
+    execution = _execution(event.name, event.device_index, event.time_range.elapsed_us())
+    if event.linked_correlation_id == 0 or not carried[execution]:
+        return False
+    carried[execution] -= 1
+    return True
+
+
+def _execution(name: str, device: int, duration_us: float) -> tuple[str, int, int]:
+    return name, device, round(duration_us * 1000)
