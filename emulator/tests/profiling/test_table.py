@@ -52,7 +52,7 @@ def test_folding_changes_neither_per_op_nor_total_device_time(capture, naive_rms
 
 
 def test_a_training_step_folds_ops_that_call_an_op_of_their_own_name(capture):
-    """Torch merges such a call (`aten::mean` over all dimensions) into its caller, whose id the execution does not have."""
+    """Torch merges such a call (`aten::mean` over all dimensions) into its caller, which has another id."""
     model = torch.nn.Linear(16, 16, device="neuron")
     x = torch.randn(4, 16, device="neuron")
 
@@ -161,6 +161,15 @@ def test_chrome_export_of_torch_works_on_its_own(naive_rms_norm, tmp_path):
     assert trace["neuronscope"]["emulated"] is True
     kernels = [row["name"] for row in trace["traceEvents"] if row.get("cat") == "kernel"]
     assert kernels.count("nc_exec_running aten::mul.Tensor") == 3
+
+
+def test_chrome_export_after_export_trace_gives_the_same_trace(capture, naive_rms_norm, tmp_path):
+    run = capture(naive_rms_norm)
+    run.prof.export_chrome_trace(str(tmp_path / "again.json"))
+    run.prof.export_chrome_trace(str(tmp_path / "again.json.gz"))
+    expected = (run.directory / "trace.json").read_text()
+    assert (tmp_path / "again.json").read_text() == expected
+    assert gzip.decompress((tmp_path / "again.json.gz").read_bytes()).decode() == expected
 
 
 def test_cpu_profiles_are_untouched(naive_rms_norm):

@@ -58,6 +58,7 @@ class CaptureSession:
     def __init__(self, settings: Settings | None, event_filter: Callable[[str], bool] = lambda _name: True) -> None:
         self.settings = settings
         self.directory: Path | None = None
+        self.trace_file: Path | None = None  # trace.json, once export_trace has written it
         self.unfinished_executions = 0
         self.dropped_events: dict[int, int] = {}
         self.capture: Mapping[str, Any] | None = None

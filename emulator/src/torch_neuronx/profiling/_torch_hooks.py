@@ -1,6 +1,6 @@
 """Where a capture hooks into torch's profiler: start, stop, and the table.
 
-Torch 2.13 has no callbacks for these, so three methods of `torch.autograd.profiler.profile` and one of `EventList` are
+Torch 2.13 has no callbacks for these, so four methods of `torch.autograd.profiler.profile` and one of `EventList` are
 wrapped. `install` is called once, when the device is registered.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import warnings
 from collections import Counter
 from typing import Any
@@ -39,6 +40,7 @@ def install() -> None:
     cls._prepare_trace = _wrap(cls._prepare_trace, _prepare)
     cls._start_trace = _wrap(cls._start_trace, _start)
     cls.__exit__ = _wrap(cls.__exit__, _exit)
+    cls.export_chrome_trace = _wrap(cls.export_chrome_trace, _export_chrome_trace)
     EventList.key_averages = _wrap(EventList.key_averages, _key_averages)
 
 
@@ -102,6 +104,16 @@ def _exit(original: Any, self: Any, *args: Any) -> Any:
     return result
 
 
+def _export_chrome_trace(original: Any, self: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+    session = session_of(self)
+    written = getattr(session, "trace_file", None)
+    if written is not None and written.exists() and not kwargs.get("use_python_export"):
+        # Kineto saves a trace once; a script may export it after `export_trace` did, as on the device.
+        shutil.copyfile(written, path)
+        return None
+    return original(self, path, *args, **kwargs)
+
+
 def _key_averages(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
     if self._use_device != _DEVICE:
         return original(self, *args, **kwargs)
@@ -137,8 +149,8 @@ def fold_device_rows(events: EventList, average: Any) -> EventList:
 def _is_folded(event: Any, carried: Counter[tuple[str, int, int]]) -> bool:
     """Whether an op carries this row's execution; each of `carried` answers for one row.
 
-    By the executions that ops carry, not by the ids they are linked with: torch merges an op into its caller of the same
-    name (`aten::mean` over all dimensions calls itself), and the merged op's id is gone.
+    By the executions that ops carry, not by the ids they are linked with: torch merges an op into its caller of the
+    same name (`aten::mean` over all dimensions calls itself), and the merged op's id is gone.
     """
     if event.device_type != DeviceType.PrivateUse1:
         return False

@@ -83,7 +83,9 @@ class NeuronProfiler:
                 "this torch.profiler.profile did not record the neuron device to files: pass "
                 "experimental_config=config (the NeuronConfig) and ProfilerActivity.PrivateUse1 in activities"
             )
-        prof.export_chrome_trace(str(session.directory / "trace.json"))
+        trace_file = session.directory / "trace.json"
+        prof.export_chrome_trace(str(trace_file))
+        session.trace_file = trace_file
 
     def start(self) -> None:
         """Begin to record.
