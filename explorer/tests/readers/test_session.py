@@ -269,6 +269,15 @@ def test_a_session_without_trace_json_still_has_its_device(ingest: Ingest, copy:
     assert profile.result.merged == 0
 
 
+def test_a_session_recorded_with_device_alone_is_found_and_says_what_made_it(ingest: Ingest, copy: Path) -> None:
+    for name in ("trace_info.pb", "ntrace.pb", "cpu_util.pb", "host_mem.pb"):
+        (copy / name).unlink()
+    profile = ingest(copy.parents[1])
+    assert (profile.info["format"], profile.info["target"]) == ("neuronscope session", "trn2")
+    assert sum(e["kind"] == "exec" for e in rows(profile, "Execution")) == 6
+    assert rows(profile, "Instruction")
+
+
 def test_one_physical_core_per_logical_core_gives_one_hardware_lane(ingest: Ingest, copy: Path) -> None:
     read = container.read(copy / "ntrace.pb")
     events = read.tables["events"]

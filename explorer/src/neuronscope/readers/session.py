@@ -69,8 +69,10 @@ def has_session(path: Path) -> bool:
 
 
 def is_session(path: Path) -> bool:
-    """Whether a folder is itself a session."""
-    return any((path / mark).is_file() for mark in _MARKS)
+    """Whether a folder is itself a session; one recorded with DEVICE alone has timelines beside its trace.json."""
+    return any((path / mark).is_file() for mark in _MARKS) or (
+        (path / "trace.json").is_file() and any(path.glob("profile_nc_*.ntff"))
+    )
 
 
 def files_of(directory: Path) -> list[Path]:
@@ -142,6 +144,9 @@ class _SessionReader:
         info = self.file("trace_info.pb")
         ntrace = self.file("ntrace.pb")
         framework = self.framework()
+        if self.session is None:  # recorded without RUNTIME: the device's timelines say what made the profile
+            for timeline in self.device_files[0]:
+                self.file(timeline.name)
         if info is None and ntrace is None and framework is None:
             reasons = "; ".join(row.message for row in self.report) or f"{self.directory}: nothing readable"
             raise FormatError(
