@@ -194,3 +194,13 @@ def test_an_export_with_impossible_durations_says_so(ingest: Ingest) -> None:
     profile = ingest(json.dumps({"trace_event": exported}))
     assert (profile.result.device_time_ns, profile.result.repaired) == (50, 2)
     assert rows(profile)["negative_duration"][0] == 2
+
+
+def test_rows_about_the_recording_are_no_process(ingest: Ingest, golden: Any) -> None:
+    span = (
+        '{"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"PyTorch Profiler","ts":1,"dur":900}'
+    )
+    mark = '{"ph":"i","s":"g","name":"Record Window End","pid":"Traces","tid":"","ts":901}'
+    for profile in (ingest(document(*GOOD, span, mark)), ingest(golden)):
+        assert len(set(profile.table("SystemProfileEvents")["process_id"].to_pylist())) == 1
+        assert profile.result.processes == 1

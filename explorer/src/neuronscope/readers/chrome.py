@@ -18,7 +18,7 @@ from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, too_long
 from neuronscope.readers.json_events import Columns, Document, Fault, Source
 from neuronscope.readers.narrow import constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
-from neuronscope.readers.trace import ArrowEnds, Events, Int8, Role, Trace, concat_events
+from neuronscope.readers.trace import TEXT_PID, ArrowEnds, Events, Int8, Role, Trace, concat_events
 from neuronscope.readers.wording import printable
 
 __all__ = ["read_trace"]
@@ -424,11 +424,11 @@ class _Chrome:
             text = _text(raw)
             number = int64(text, -(2**62))
             if not text:
-                number = 0 if not raw else -1000 - index
+                number = 0 if not raw else TEXT_PID - index
             elif number == -(2**62):
                 tail = re.fullmatch(r"(?:stream|thread|tid|pid)[ :_-]*(\d{1,18})", text, re.IGNORECASE)
-                number = int(tail[1]) if tail else -1000 - index
-            if number <= -1000:
+                number = int(tail[1]) if tail else TEXT_PID - index
+            if number <= TEXT_PID:
                 labels[number] = text or "(empty)"
             values.append(number)
         table = narrow(np.array(values or [0], np.int64))

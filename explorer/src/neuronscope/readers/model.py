@@ -21,7 +21,7 @@ from neuronscope.readers.keys import codes_of, latest_row, lookup, lookup_sorted
 from neuronscope.readers.narrow import narrow
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.tables import named_table
-from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, Events, Role, Trace
+from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, TEXT_PID, Events, Role, Trace
 from neuronscope.readers.wording import gap_texts, iso_time
 from neuronscope.schema.published import arrow_schema
 
@@ -111,6 +111,8 @@ class _Model:
             process[on_device] = self.main_pid
             strays = (ev.role == Role.PYTHON) & ~np.isin(ev.pid, pids)
             process[strays] = self.main_pid
+            # Kineto's rows about the recording ("Spans", "Traces") name no process: a text pid has a negative number.
+            process[np.isin(ev.role, (Role.SPAN, Role.INSTANT)) & (ev.pid <= TEXT_PID)] = self.main_pid
             if self._is_ascend():
                 process[ev.role == Role.RUNTIME] = self.main_pid
         if len(pids) > 1:

@@ -16,7 +16,7 @@ from neuronscope.readers.narrow import one_dictionary, rows_of
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.texts import Texts
 
-__all__ = ["ArrowEnds", "Events", "Role", "Trace", "concat_events"]
+__all__ = ["TEXT_PID", "ArrowEnds", "Events", "Role", "Trace", "concat_events"]
 
 Int32 = npt.NDArray[np.int32]
 Int8 = npt.NDArray[np.int8]
@@ -43,6 +43,7 @@ class Role(enum.IntEnum):
     INSTANT = 15  # instants and counters: stored, not drawn
 
 
+TEXT_PID = -1000  # pids that are no numbers get this one and those below
 HOST_ROLES = (Role.OP, Role.ANNOTATION, Role.PYTHON, Role.DISPATCH, Role.HOST)
 DEVICE_ROLES = (Role.DEVICE, Role.MEMCPY, Role.MEMSET)
 
