@@ -1,5 +1,6 @@
 // torch_neuronx._C: Python's way to the device. Thin: every function forwards to one of ours.
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
@@ -7,14 +8,19 @@
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
+#include <chrono>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/allocator.h"
+#include "device/event.h"
 #include "device/generator.h"
 #include "device/hooks.h"
 #include "device/runtime.h"
@@ -198,6 +204,19 @@ void drain_all() {
   }
 }
 
+// Sends a backward pass of ours through autograd's thread of a device, behind the one that it may still hold. From a
+// thread of its own and without Python objects: freeing this one never needs the interpreter.
+void finish_backward(c10::DeviceIndex device) {
+  std::packaged_task<void()> pass([device] {
+    const auto options = at::TensorOptions().device(c10::Device(at::kPrivateUse1, device));
+    const at::Tensor x = at::empty({1}, options).requires_grad_();
+    torch::autograd::grad({x.view({1})}, {x}, {at::empty({1}, options)});
+  });
+  auto done = pass.get_future();
+  std::thread(std::move(pass)).detach();
+  done.wait_for(std::chrono::seconds(10));  // a hook of the user's may hold the thread
+}
+
 void check_torch() {
   const std::string version = py::module_::import("torch").attr("__version__").cast<std::string>();
   const std::string minor = version.substr(0, version.find('.', version.find('.') + 1));
@@ -225,6 +244,14 @@ void bind_device(py::module_& m) {
         }));
   m.def("synchronize", torch::wrap_pybind_function_no_gil(
                            [](int64_t index) { synchronize_device(static_cast<c10::DeviceIndex>(index)); }));
+  m.def("event_elapsed_ms", torch::wrap_pybind_function([](int64_t start, int64_t end) {
+          TORCH_CHECK(start != 0 && end != 0, "Event has not been recorded");
+          return elapsed_ms(*reinterpret_cast<const Event*>(start), *reinterpret_cast<const Event*>(end));
+        }),
+        "Simulated milliseconds between two recorded events, given by torch.Event.event_id.");
+  m.def(
+      "finish_backward", [](int64_t index) { finish_backward(static_cast<c10::DeviceIndex>(index)); }, release,
+      "Waits until autograd's thread of a device has let go of the last backward pass.");
   m.def("drain", &drain_all, release, "Waits until queued arithmetic is done; looks at no error and no clock.");
   m.def("set_launch_blocking", [](bool on) { options().launch_blocking = on; });
   m.def("set_real_streams", [](bool on) { options().real_streams = on; });

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "device/runtime.h"
@@ -23,6 +24,8 @@ using c10::CachingDeviceAllocator::DeviceStats;
 constexpr size_t kMinBytes = 256;
 constexpr size_t kSmallBytes = size_t{1} << 20;   // below: the small pool
 constexpr size_t kLargeBytes = size_t{16} << 20;  // from here on requests are not rounded
+// Host memory that queued work alone may hold before its issue waits for it.
+constexpr size_t kMaxInFlightBytes = size_t{256} << 20;
 
 // Eight size classes per power of two, 256 B at least.
 size_t round_size(size_t bytes) {
@@ -47,10 +50,12 @@ void decrease(StatArray& stat, size_t block_bytes, size_t amount) {
   for_pools(stat, block_bytes, [amount](auto& pool) { pool.decrease(amount); });
 }
 
-// Memory of one device: free blocks by size, and statistics.
+// Memory of one device: what the device has free for reuse, the host memory kept behind it, and statistics.
 struct Pool {
   std::mutex mutex;
-  std::multimap<size_t, void*> free_blocks;
+  std::multiset<size_t> free_blocks;              // sizes; counted as reserved
+  std::multimap<size_t, void*> free_host_memory;  // what no queued work uses any more
+  size_t in_flight_bytes = 0;                     // host memory that only queued work holds
   DeviceStats stats;
   int64_t reserved() const { return stats.reserved_bytes[0].current; }
   int64_t allocated() const { return stats.allocated_bytes[0].current; }
@@ -88,16 +93,36 @@ void report(const Pool& from, const Block& block, int64_t bytes) {
 }
 
 void release_cached(Pool& from) {
-  for (auto& [bytes, memory] : from.free_blocks) {
-    c10::free_cpu(memory);
-    count_segment_freed(from, bytes);
-  }
+  for (const size_t bytes : from.free_blocks) count_segment_freed(from, bytes);
   from.free_blocks.clear();
+  for (auto& [bytes, memory] : from.free_host_memory) c10::free_cpu(memory);
+  from.free_host_memory.clear();
 }
 
-void release_block(void* context) {
-  auto* block = static_cast<Block*>(context);
+// The smallest free entry that fits. Small sizes come in classes; a large one may waste at most an eighth of it.
+template <typename Container, typename Size>
+typename Container::iterator find_free(Container& free, size_t bytes, Size size) {
+  auto found = free.lower_bound(bytes);
+  return found != free.end() && size(*found) <= bytes + bytes / 8 ? found : free.end();
+}
+
+// One owner of the memory less; the last one gives it back.
+void release_reference(Block* block) {
   if (block->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  {
+    Pool& from = pool(block->device);
+    std::lock_guard<std::mutex> lock(from.mutex);
+    from.in_flight_bytes -= block->memory_bytes;
+    if (!block->is_adopted) from.free_host_memory.emplace(block->memory_bytes, block->data);
+  }
+  delete block;
+}
+
+void release_alias(void* context) { release_reference(static_cast<Block*>(context)); }
+
+void release_storage(void* context) {
+  auto* block = static_cast<Block*>(context);
+  if (block->storages.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   Pool& from = pool(block->device);
   {
     std::lock_guard<std::mutex> lock(from.mutex);
@@ -109,11 +134,12 @@ void release_block(void* context) {
     if (block->is_adopted) {
       count_segment_freed(from, block->bytes);
     } else {
-      from.free_blocks.emplace(block->bytes, block->data);
+      from.free_blocks.insert(block->bytes);
     }
+    from.in_flight_bytes += block->memory_bytes;
   }
   report(from, *block, -static_cast<int64_t>(block->bytes));
-  delete block;
+  release_reference(block);
 }
 
 bool fits(const Pool& from, size_t bytes) {
@@ -189,55 +215,94 @@ REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &instance());
 c10::DeviceAllocator& allocator() { return instance(); }
 
 c10::DataPtr allocate(size_t bytes, c10::DeviceIndex device) {
-  core(device);  // initializes; checks fork and index
+  Core& owner = core(device);  // initializes; checks fork and index
   auto block = std::make_unique<Block>();
   block->requested_bytes = bytes;
   block->bytes = round_size(bytes);
   block->device = device;
   Pool& from = pool(device);
-  bool drained = false;
-  while (block->data == nullptr) {
-    std::unique_lock<std::mutex> lock(from.mutex);
-    // Small sizes come in classes; a large block may serve a request that wastes at most an eighth of it.
-    auto found = from.free_blocks.lower_bound(block->bytes);
-    if (found != from.free_blocks.end() && found->first <= block->bytes + block->bytes / 8) {
-      block->bytes = found->first;
-      block->data = found->second;
+  const auto drain_streams = [&owner] {
+    for (StreamState* stream : owner.streams()) drain(*stream);
+  };
+  std::unique_lock<std::mutex> lock(from.mutex);
+  if (from.in_flight_bytes + block->bytes > kMaxInFlightBytes && from.in_flight_bytes > 0) {
+    lock.unlock();
+    drain_streams();
+    lock.lock();
+  }
+  for (bool drained = false;; drained = true) {
+    auto found = find_free(from.free_blocks, block->bytes, [](size_t size) { return size; });
+    if (found != from.free_blocks.end()) {
+      block->bytes = *found;
       from.free_blocks.erase(found);
-    } else if (fits(from, block->bytes)) {
-      block->data = c10::alloc_cpu(block->bytes);
+      break;
+    }
+    if (fits(from, block->bytes)) {
       count_segment(from, block->bytes);
-    } else if (!drained) {
-      // What queued work still holds may be free afterwards.
-      ++from.stats.num_alloc_retries;
-      release_cached(from);
-      lock.unlock();
-      for (StreamState* stream : core(device).streams()) drain(*stream);
-      lock.lock();
-      release_cached(from);
-      drained = true;
-      continue;
-    } else {
+      break;
+    }
+    if (drained) {
       ++from.stats.num_ooms;
       const int64_t total = options().memory_bytes, used = from.allocated();
       lock.unlock();
       TORCH_CHECK(false, "NRT allocation failed for size ", bytes, " (OOM): neuron:", static_cast<int>(device), " has ",
                   total, " bytes of HBM, ", used, " of them allocated. Use smaller batches or free tensors.");
     }
-    count_allocation(from, *block);
+    ++from.stats.num_alloc_retries;
+    lock.unlock();
+    drain_streams();
+    lock.lock();
+    release_cached(from);
   }
+  auto memory = find_free(from.free_host_memory, block->bytes, [](const auto& entry) { return entry.first; });
+  if (memory != from.free_host_memory.end()) {
+    block->memory_bytes = memory->first;
+    block->data = memory->second;
+    from.free_host_memory.erase(memory);
+  } else {
+    try {
+      block->data = c10::alloc_cpu(block->bytes);
+    } catch (...) {
+      from.free_blocks.insert(block->bytes);
+      throw;
+    }
+    block->memory_bytes = block->bytes;
+  }
+  count_allocation(from, *block);
+  lock.unlock();
   report(from, *block, static_cast<int64_t>(block->bytes));
   Block* owned = block.release();
-  return {owned->data, owned, &release_block, c10::Device(c10::DeviceType::PrivateUse1, device)};
+  return {owned->data, owned, &release_storage, c10::Device(c10::DeviceType::PrivateUse1, device)};
 }
 
 Block* block_of(const c10::DataPtr& pointer) {
-  return pointer.get_deleter() == &release_block ? static_cast<Block*>(pointer.get_context()) : nullptr;
+  const bool ours = pointer.get_deleter() == &release_storage || pointer.get_deleter() == &release_alias;
+  return ours ? static_cast<Block*>(pointer.get_context()) : nullptr;
 }
 
 c10::DataPtr share_block(Block* block, c10::Device where) {
-  block->references.fetch_add(1, std::memory_order_relaxed);
-  return {block->data, block, &release_block, where};
+  if (where.is_cpu()) {
+    block->references.fetch_add(1, std::memory_order_relaxed);
+    return {block->data, block, &release_alias, where};
+  }
+  if (block->storages.fetch_add(1, std::memory_order_acq_rel) == 0) {
+    // Only an alias was left: the memory is the program's again.
+    block->references.fetch_add(1, std::memory_order_relaxed);
+    Pool& from = pool(block->device);
+    {
+      std::lock_guard<std::mutex> lock(from.mutex);
+      from.in_flight_bytes -= block->memory_bytes;
+      auto found = from.free_blocks.find(block->bytes);
+      if (!block->is_adopted && found != from.free_blocks.end()) {
+        from.free_blocks.erase(found);
+      } else {
+        count_segment(from, block->bytes);
+      }
+      count_allocation(from, *block);
+    }
+    report(from, *block, static_cast<int64_t>(block->bytes));
+  }
+  return {block->data, block, &release_storage, where};
 }
 
 c10::DataPtr adopt(c10::DataPtr memory, size_t bytes, c10::DeviceIndex device) {
@@ -247,6 +312,7 @@ c10::DataPtr adopt(c10::DataPtr memory, size_t bytes, c10::DeviceIndex device) {
   block->data = memory.get();
   block->requested_bytes = bytes;
   block->bytes = round_size(bytes);
+  block->memory_bytes = bytes;
   block->device = device;
   block->adopted = std::move(memory);
   block->is_adopted = true;
@@ -258,7 +324,7 @@ c10::DataPtr adopt(c10::DataPtr memory, size_t bytes, c10::DeviceIndex device) {
   }
   report(from, *block, static_cast<int64_t>(block->bytes));
   Block* owned = block.release();
-  return {owned->data, owned, &release_block, where};
+  return {owned->data, owned, &release_storage, where};
 }
 
 }  // namespace neuron

@@ -35,7 +35,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     } catch (...) {
     }
   }
-  c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
+  c10::DeviceIndex deviceCount() const noexcept override { return torch_device_count(); }
   c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 
   c10::Stream getStream(c10::Device device) const override {

@@ -27,7 +27,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return is_initialized(); }
   void init() const override { ensure_initialized(); }
-  c10::DeviceIndex deviceCount() const override { return neuron::device_count(); }
+  c10::DeviceIndex deviceCount() const override { return torch_device_count(); }
   void setCurrentDevice(c10::DeviceIndex index) const override { set_current_device(index); }
   c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {

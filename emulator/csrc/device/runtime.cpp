@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "device/thread_state.h"
 
@@ -113,8 +114,8 @@ void ensure_initialized() {
   if (python_hooks().initialize) python_hooks().initialize();
   {
     std::lock_guard<std::mutex> lock(cores_mutex);
-    for (auto index = static_cast<c10::DeviceIndex>(cores().size()); index < count; ++index) {
-      cores().push_back(std::make_unique<Core>(index));
+    for (auto index = static_cast<int>(cores().size()); index < count; ++index) {
+      cores().push_back(std::make_unique<Core>(static_cast<c10::DeviceIndex>(index)));
     }
   }
   if (!initialized.exchange(true)) {
@@ -122,16 +123,16 @@ void ensure_initialized() {
   }
 }
 
-c10::DeviceIndex device_count_or_throw() {
+int device_count_or_throw() {
   int count = known_count;
   if (count < 0) {
     count = static_cast<int>(python_hooks().device_count ? python_hooks().device_count() : 1);
     known_count = count;
   }
-  return static_cast<c10::DeviceIndex>(count);
+  return count;
 }
 
-c10::DeviceIndex device_count() noexcept {
+int device_count() noexcept {
   try {
     return device_count_or_throw();
   } catch (...) {
@@ -139,8 +140,14 @@ c10::DeviceIndex device_count() noexcept {
   }
 }
 
+c10::DeviceIndex torch_device_count() noexcept {
+  return static_cast<c10::DeviceIndex>(std::min<int>(device_count(), std::numeric_limits<c10::DeviceIndex>::max()));
+}
+
 void check_device_index(int64_t index) {
   const int count = device_count_or_throw();
+  TORCH_CHECK(count > 0,
+              "No NeuronCore is visible to this process; see NEURON_RT_NUM_CORES and NEURON_RT_VISIBLE_CORES");
   TORCH_CHECK(index >= 0 && index < count, "Device index ", index, " is out of range. Valid range is 0 to ", count - 1,
               " for this process");
 }

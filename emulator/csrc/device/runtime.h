@@ -62,9 +62,12 @@ void ensure_initialized();
 bool is_initialized();
 bool is_in_bad_fork();
 
-// 0 where the environment is unusable; the message is what device_count_or_throw() raises.
-c10::DeviceIndex device_count() noexcept;
-c10::DeviceIndex device_count_or_throw();
+// 0 where the environment is unusable; the message is what device_count_or_throw() raises. An int: up to 128 devices,
+// while torch's own index type ends at 127.
+int device_count() noexcept;
+int device_count_or_throw();
+// As torch's generic calls can say it: at most 127.
+c10::DeviceIndex torch_device_count() noexcept;
 void check_device_index(int64_t index);
 Core& core(c10::DeviceIndex index);
 

@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -222,6 +223,14 @@ void run_view(const OpInfo& info, Stack* stack) {
   replace_arguments(stack, info.arguments, std::move(arguments));
 }
 
+// The copies of the call's host scalars into device memory. They have no time of their own on the device (the launch
+// cost, calibrated on such a call, contains them), so they are rows of the runtime's lane only.
+void record_scalar_copies(const Call& call, const Core& device) {
+  if (call.host_scalar_bytes() == 0 || !Recorder::get().active()) return;
+  record_host("dmem_buf_copyin", std::to_string(call.host_scalar_bytes()) + " bytes of host scalars",
+              HostClock::real_ns(), device.index);
+}
+
 void queue_op(const OpInfo& info, const Call& call, const CacheEntry& entry, Core& device, StreamState& stream,
               int64_t begin_ns, Stack* stack) {
   CpuAliases aliases;
@@ -230,7 +239,10 @@ void queue_op(const OpInfo& info, const Call& call, const CacheEntry& entry, Cor
   Stack results = make_results(info, entry, *stack, call.device(), outputs);
   CpuAliases output_aliases;
   for (auto& output : outputs) output = output_aliases.to_cpu(output);
-  if (entry.executable != nullptr) launch_execution(device, stream, *entry.executable, begin_ns);
+  if (entry.executable != nullptr) {
+    record_scalar_copies(call, device);
+    launch_execution(device, stream, *entry.executable, begin_ns);
+  }
   stream.queue.push(std::make_unique<OpTask>(info, std::move(arguments), std::move(outputs)));
   replace_arguments(stack, info.arguments, std::move(results));
 }
@@ -323,6 +335,7 @@ void run_now(const OpInfo& info, const Call& call, const CacheEntry* entry, Core
     entry = ExecutableCache::get().insert(signature, std::move(fresh));
   }
   if (entry->executable != nullptr) {
+    record_scalar_copies(call, device);
     const Slot slot = launch_execution(device, stream, *entry->executable, begin_ns);
     if (info.awaited || options().launch_blocking) {
       reach_simulated(device, HostClock::real_ns(), slot.end_ns(), "nrt_synchronize");

@@ -152,6 +152,8 @@ void Call::add_tensor(const at::Tensor& tensor, bool is_written) {
       raise_devices(info_, c10::Device(at::kPrivateUse1, device_ < 0 ? current_device() : device_), tensor.device());
     }
     has_host_tensors_ = true;
+  } else {
+    host_scalar_bytes_ += static_cast<int64_t>(tensor.itemsize());
   }
   const bool wrapped = impl->is_wrapped_number();
   signature_.add(kTensor | (static_cast<uint64_t>(tensor.scalar_type()) << 8) | (static_cast<uint64_t>(neuron) << 16) |

@@ -19,6 +19,8 @@ class Call {
   const Signature& signature() const { return signature_; }
   // Has CPU tensors that are no scalars; they may change before a queued op would read them.
   bool has_host_tensors() const { return has_host_tensors_; }
+  // Bytes of single numbers in host tensors (a Python number among tensors): the runtime copies them in.
+  int64_t host_scalar_bytes() const { return host_scalar_bytes_; }
   int64_t bytes_in() const { return bytes_in_; }  // neuron tensors that are read
 
   // The arguments for the CPU kernel. `queued`: they must not change although the caller goes on.
@@ -33,7 +35,7 @@ class Call {
   c10::DeviceIndex device_ = -1;
   bool has_host_tensors_ = false;
   bool exact_ = false;
-  int64_t bytes_in_ = 0;
+  int64_t bytes_in_ = 0, host_scalar_bytes_ = 0;
   c10::SmallVector<const void*, 8> seen_;
 };
 

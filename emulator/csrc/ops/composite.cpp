@@ -10,6 +10,7 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <optional>
@@ -39,10 +40,11 @@ void linear_backward(Stack* stack) {
   const at::Tensor& weight = arguments[2].toTensor();
   const auto mask = arguments[3].toBoolList();
   at::Tensor grad_input, grad_weight, grad_bias;
-  const at::Tensor grad_rows = grad.dim() == 2 ? grad : grad.reshape({-1, grad.size(-1)});
+  const int64_t rows = c10::multiply_integers(grad.sizes().begin(), grad.sizes().end() - 1);
+  const at::Tensor grad_rows = grad.dim() == 2 ? grad : grad.reshape({rows, grad.size(-1)});
   if (mask.get(0)) grad_input = grad_rows.mm(weight).view(input.sizes());
   if (mask.get(1)) {
-    const at::Tensor input_rows = input.dim() == 2 ? input : input.reshape({-1, input.size(-1)});
+    const at::Tensor input_rows = input.dim() == 2 ? input : input.reshape({rows, input.size(-1)});
     grad_weight = grad_rows.t().mm(input_rows);
   }
   if (mask.get(2)) grad_bias = grad_rows.sum(at::IntArrayRef{0});

@@ -2,7 +2,9 @@
 #include <ATen/Tensor.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/clone_native.h>
 #include <ATen/ops/copy_native.h>
 #include <torch/library.h>
 
@@ -110,6 +112,24 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& to) {
   return copy_from(self, to, false);
 }
 
+void check_memory_format(const char* op, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(!format || *format == at::MemoryFormat::Contiguous || *format == at::MemoryFormat::Preserve, op,
+              ": Neuron tensors only support contiguous or preserve memory format");
+}
+
+// Torch's own two, after a check: the device rearranges no tensor into another format.
+at::Tensor clone(const at::Tensor& self, std::optional<at::MemoryFormat> format) {
+  check_memory_format("aten::clone", format);
+  return at::native::clone(self, format);
+}
+
+at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                   std::optional<at::Device> device, std::optional<bool> pin_memory, bool non_blocking,
+                   std::optional<at::MemoryFormat> format) {
+  if (self.is_privateuseone() && (!device || device->is_privateuseone())) check_memory_format("aten::_to_copy", format);
+  return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
+}
+
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   const int64_t begin_ns = HostClock::real_ns();
   Core& device = core(self.device().index());
@@ -127,6 +147,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("copy_", &copy_);
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
+  m.impl("clone", &clone);
+  m.impl("_to_copy", &to_copy);
   m.impl("_local_scalar_dense", &local_scalar_dense);
 }
 

@@ -30,8 +30,34 @@ def apply_environment() -> None:
         os.environ.setdefault(name, value)
     _C.set_launch_blocking(flag("NEURON_LAUNCH_BLOCKING"))
     _C.set_exact_scalars(os.environ.get("NEURONSCOPE_EXECUTE") == "program")
-    # Queued arithmetic must not run while the interpreter is taken down.
+    # Queued arithmetic and backward passes must not run while the interpreter is taken down.
     atexit.register(_C.drain)
+    atexit.register(_finish_backward)
+
+
+def _finish_backward() -> None:
+    """Waits until autograd's device threads have let go of the last backward pass.
+
+    A thread frees the pass after `backward()` returned, and that may need the interpreter; if the interpreter is being
+    taken down by then, the process aborts.
+    """
+    from torch_neuronx import _C
+
+    if _C.is_in_bad_fork() or not _C.is_initialized() or not _has_autograd_threads():
+        return
+    for index in range(_C.device_count()):
+        if _C.simulated_end_ns(index):  # used
+            _C.finish_backward(index)
+
+
+def _has_autograd_threads() -> bool:
+    for name in Path("/proc/self/task").glob("*/comm"):
+        try:
+            if name.read_text().startswith("pt_autograd"):
+                return True
+        except OSError:
+            continue  # the thread has ended
+    return False
 
 
 def flag(name: str) -> bool:
@@ -124,6 +150,9 @@ def parse_cores(variable: str, text: str) -> list[int]:
         if high < low:
             raise ValueError(f"{variable}={text!r}: the range {part.strip()} is empty; write it as low-high")
         cores.extend(range(low, high + 1))
+    if len(set(cores)) < len(cores):
+        twice = next(core for core in cores if cores.count(core) > 1)
+        raise ValueError(f"{variable}={text!r} names core {twice} twice")
     return cores
 
 

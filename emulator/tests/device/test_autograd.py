@@ -1,5 +1,8 @@
 """Gradients and training: the same bits as on the CPU."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -98,3 +101,22 @@ def test_inference_mode() -> None:
             x = (x * 2).add_(1)
         x[0].mul_(2)
         assert x.tolist() == [30, 15, 15]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (2, 0, 4), (3, 0)])
+def test_linear_layers_of_nothing(shape: tuple[int, ...]) -> None:
+    grads = []
+    for device in ("cpu", "neuron"):
+        x = torch.ones(shape, device=device, requires_grad=True)
+        weight = torch.ones(7, shape[-1], device=device, requires_grad=True)
+        bias = torch.ones(7, device=device, requires_grad=True)
+        nn.functional.linear(x, weight, bias).sum().backward()
+        grads.append([t.grad.cpu() for t in (x, weight, bias)])
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def test_a_script_may_end_right_after_backward() -> None:
+    """Autograd's device thread frees the pass later; by then the interpreter may be going down (about 1 run in 3)."""
+    source = "import torch; (torch.ones(3, device='neuron', requires_grad=True) * 2).sum().backward()"
+    scripts = [subprocess.Popen([sys.executable, "-c", source], stderr=subprocess.PIPE) for _ in range(6)]
+    assert [(one.communicate()[1], one.returncode) for one in scripts] == [(b"", 0)] * 6

@@ -70,6 +70,7 @@ def test_device_count(monkeypatch: pytest.MonkeyPatch, environment: dict[str, st
         ({"NEURON_RT_NUM_CORES": "129"}, "129 NeuronCores are visible, a process can use 128; set NEURON_RT_NUM_CORES"),
         ({"NEURON_RT_VISIBLE_CORES": "3-1"}, "the range 3-1 is empty"),
         ({"NEURON_RT_NUM_CORES": "two"}, "NEURON_RT_NUM_CORES: 'two' is no core number"),
+        ({"NEURON_RT_VISIBLE_CORES": "0-2,1"}, "names core 1 twice"),
         ({"NEURON_LOGICAL_NC_CONFIG": "3"}, "a logical NeuronCore has 1 or 2 physical ones"),
     ],
 )
@@ -119,3 +120,27 @@ def test_after_fork(script) -> None:
     assert all("Cannot re-initialize the Neuron runtime in a forked subprocess" in line for line in lines[:2])
     assert all("spawn" in line for line in lines[:2])
     assert lines[2] == "2.0"
+
+
+def test_128_devices_are_more_than_torchs_index_type_counts(script) -> None:
+    source = """
+    import torch
+    print(torch.neuron.device_count(), torch.accelerator.device_count())
+    print(torch.ones(2, device="neuron:127").sum().item())
+    """
+    result = script(source, NEURON_RT_NUM_CORES="128")
+    assert result.stdout.split() == ["128", "128", "2.0"], result.stderr
+
+
+def test_no_device_at_all(script) -> None:
+    source = """
+    import torch
+    print(torch.neuron.is_available())
+    try:
+        torch.ones(1, device="neuron")
+    except RuntimeError as error:
+        print(error)
+    """
+    lines = script(source, NEURON_RT_NUM_CORES="0").stdout.splitlines()
+    assert lines[0] == "False"
+    assert lines[1].startswith("No NeuronCore is visible to this process")

@@ -50,3 +50,31 @@ def test_results_of_ops_are_counted() -> None:
     assert torch.neuron.memory_allocated() == before
     free, total = torch.neuron.mem_get_info()
     assert 0 < free <= total == 24 << 30
+
+
+def test_memory_released_before_queued_work_ran_is_free_for_what_comes_next() -> None:
+    x = torch.ones(1 << 20, device="neuron")
+    torch.relu(x * 2 + 1)
+    torch.neuron.synchronize()
+    torch.neuron.reset_peak_memory_stats()
+    before = torch.neuron.memory_allocated()
+    for _ in range(200):  # the host is far ahead of the arithmetic
+        y = torch.relu(x * 2 + 1)
+    assert torch.neuron.memory_allocated() - before == 4 << 20
+    torch.neuron.synchronize()
+    assert torch.neuron.memory_allocated() - before == 4 << 20
+    assert torch.neuron.max_memory_allocated() - before <= 3 * (4 << 20)  # y of the iteration before, and two operands
+    assert y.eq(3).all().item()
+
+
+def test_reserved_covers_allocated_while_work_is_queued() -> None:
+    x = torch.ones(1 << 16, device="neuron")
+    for size in (1000, 70_000, 3 << 20, 1000):
+        parts = [torch.empty(size, device="neuron", dtype=torch.uint8) for _ in range(3)]
+        x = x + 1
+        del parts
+        stats = torch.neuron.memory_stats()
+        current = [stats[f"{name}_bytes.all.current"] for name in ("reserved", "allocated", "active")]
+        assert current == sorted(current, reverse=True)
+    torch.neuron.empty_cache()
+    assert torch.neuron.memory_reserved() == torch.neuron.memory_allocated()

@@ -114,3 +114,20 @@ def test_copies_between_devices() -> None:
     assert y.tolist() == [0, 1, 2]
     with pytest.raises(RuntimeError, match="same device, but found at least two devices, neuron:0 and neuron:1"):
         x + y
+
+
+@pytest.mark.parametrize(
+    ("op", "copy"),
+    [
+        ("aten::clone", lambda x: x.contiguous(memory_format=torch.channels_last)),
+        ("aten::clone", lambda x: x.clone(memory_format=torch.channels_last)),
+        ("aten::_to_copy", lambda x: x.to(memory_format=torch.channels_last)),
+    ],
+)
+def test_no_copy_into_another_memory_format(op, copy) -> None:
+    x = torch.ones(1, 2, 3, 4, device="neuron")
+    with pytest.raises(RuntimeError, match=f"{op}: Neuron tensors only support contiguous or preserve memory format"):
+        copy(x)
+    assert x.clone(memory_format=torch.contiguous_format).is_contiguous()
+    assert x.to("cpu", memory_format=torch.channels_last).is_contiguous(memory_format=torch.channels_last)
+    assert torch.empty(1, 2, 3, 4, device="neuron", memory_format=torch.channels_last).stride() == (24, 1, 8, 2)

@@ -53,8 +53,36 @@ def test_events() -> None:
     assert torch.neuron.record_event().query()
     assert torch.neuron.query()
     assert x.tolist() == [2] * 4
-    with pytest.raises((RuntimeError, ValueError), match="timing"):
-        event.elapsed_time(event)
+
+
+def test_events_between_streams_events_and_torchs_own() -> None:
+    stream, generic = torch.neuron.current_stream(), torch.Event(device="neuron", enable_timing=True)
+    ours = torch.neuron.Event(enable_timing=True)
+    assert isinstance(ours, torch.Event)
+    assert isinstance(stream.record_event(), torch.neuron.Event)
+    assert ours.neuron_event == 0
+    assert stream.record_event(ours) is ours
+    assert ours.neuron_event != 0
+    torch.ones(4, device="neuron") + 1
+    stream.record_event(generic)
+    stream.wait_event(generic)
+    torch.accelerator.current_stream().wait_event(generic)
+    assert ours.elapsed_time(generic) > 0
+
+
+def test_elapsed_time_says_what_is_missing() -> None:
+    untimed, unrecorded, here, there = (torch.neuron.Event(enable_timing=i > 0) for i in range(4))
+    here.record()
+    with torch.neuron.device(1):
+        there.record()
+    for first, second, message in (
+        (untimed, here, "Event was not created with timing enabled"),
+        (here, untimed, "Event was not created with timing enabled"),
+        (here, unrecorded, "Event has not been recorded"),
+        (here, there, "Events must be on the same device"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            first.elapsed_time(second)
 
 
 def test_work_is_in_order_and_never_overlaps() -> None:

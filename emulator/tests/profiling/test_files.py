@@ -245,7 +245,8 @@ def test_copies_are_events_and_add_no_device_time(capture):
     assert [e["bytes_written"] for e in rows if e["kind"] == "memcpy_h2d"] == [16]
     assert [e["bytes_read"] for e in rows if e["kind"] == "memcpy_d2h"] == [4]
     names = [e["name"] for e in run.table("events")]
-    assert names.count("dmem_buf_copyin") == names.count("dmem_buf_copyout") == 1
+    assert names.count("dmem_buf_copyin") == 2  # the tensor and, for the addition, the scalar 1
+    assert names.count("dmem_buf_copyout") == 1
     assert set(run.rows()) == {"aten::add", "aten::sum"}
 
 
