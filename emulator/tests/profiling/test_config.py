@@ -53,6 +53,10 @@ def test_options_of_torch_pass_through():
         ({"max_events_per_nc": -1}, ValueError, "must not be negative, got -1"),
         ({"max_events_per_nc": "many"}, TypeError, "must be an int"),
         ({"custom_profiler_config": "a:b"}, TypeError, "packs custom_profiler_config itself"),
+        ({"profile_output_dir": ""}, ValueError, "is no path"),
+        ({"profile_output_dir": "a\0b"}, ValueError, "is no path"),
+        ({"correlate_device_time": "no"}, TypeError, "must be True or False, got 'no'"),
+        ({"nope": 1}, TypeError, "got nope, which neither it nor torch"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_recorded(options, error, message):

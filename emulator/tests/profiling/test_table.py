@@ -172,6 +172,31 @@ def test_chrome_export_after_export_trace_gives_the_same_trace(capture, naive_rm
     assert gzip.decompress((tmp_path / "again.json.gz").read_bytes()).decode() == expected
 
 
+def test_a_profile_without_a_config_can_be_exported_twice(naive_rms_norm, tmp_path):
+    with profile(activities=ACTIVITIES) as prof:
+        naive_rms_norm()
+        torch.neuron.synchronize()
+    for name in ("first.json", "second.json"):
+        prof.export_chrome_trace(str(tmp_path / name))
+    assert (tmp_path / "first.json").read_bytes() == (tmp_path / "second.json").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["back\\slash", "new\nline"])
+def test_names_that_kineto_alters_keep_their_trace(capture, naive_rms_norm, tmp_path, name):
+    run = capture(naive_rms_norm, profile_output_dir=tmp_path / name)
+    assert any(row.get("cat") == "kernel" for row in run.trace())
+
+
+def test_an_error_of_the_script_is_not_replaced_by_one_of_the_export(tmp_path):
+    from torch_neuronx.profiling import NeuronConfig, NeuronProfiler
+
+    config = NeuronConfig(profile_output_dir=tmp_path)
+    options = {"experimental_config": config, "on_trace_ready": NeuronProfiler(config).export_trace}
+    with pytest.raises(KeyError, match="mine"), profile(activities=ACTIVITIES, **options):
+        raise KeyError("mine")
+    assert sorted(path.name for path in tmp_path.rglob("*.*") if path.is_file())[-2:] == ["trace.json", "trace_info.pb"]
+
+
 def test_cpu_profiles_are_untouched(naive_rms_norm):
     with profile(activities=[ProfilerActivity.CPU]) as prof:
         naive_rms_norm()

@@ -58,7 +58,7 @@ class CaptureSession:
     def __init__(self, settings: Settings | None, event_filter: Callable[[str], bool] = lambda _name: True) -> None:
         self.settings = settings
         self.directory: Path | None = None
-        self.trace_file: Path | None = None  # trace.json, once export_trace has written it
+        self.trace_file: Path | None = None  # the first one exported
         self.unfinished_executions = 0
         self.dropped_events: dict[int, int] = {}
         self.capture: Mapping[str, Any] | None = None
@@ -126,6 +126,17 @@ class CaptureSession:
         if self.settings is not None and self.directory is not None:
             self._write(self.settings, self.directory, launches)
         self._warn()
+
+    def keep(self) -> None:
+        """Write the files of a recording in which nothing ran: somebody asked for its export after all.
+
+        Raises:
+            OSError: a file can't be written.
+        """
+        if self.settings is not None and self.directory is None and self.capture is not None:
+            self.prepare()
+            assert self.directory is not None
+            self._write(self.settings, self.directory, _files.Launches.of(self.capture))
 
     def abandon(self) -> None:
         """Undo `prepare` and `start` where torch failed to start its profiler."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import tempfile
 import warnings
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from torch.autograd import DeviceType
@@ -111,7 +113,18 @@ def _export_chrome_trace(original: Any, self: Any, path: Any, *args: Any, **kwar
         # Kineto saves a trace once; a script may export it after `export_trace` did, as on the device.
         shutil.copyfile(written, path)
         return None
-    return original(self, path, *args, **kwargs)
+    if session is None or kwargs.get("use_python_export"):
+        return original(self, path, *args, **kwargs)
+    if any(character in os.fspath(path) for character in "\\\r\n"):
+        # Kineto drops these from the names of its files.
+        with tempfile.TemporaryDirectory() as folder:
+            plain = Path(folder) / "trace.json"
+            original(self, str(plain), *args, **kwargs)
+            shutil.move(plain, path)
+    else:
+        original(self, path, *args, **kwargs)
+    session.trace_file = Path(path)
+    return None
 
 
 def _key_averages(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:

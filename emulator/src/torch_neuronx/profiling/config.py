@@ -86,6 +86,8 @@ class NeuronConfig(torch._C._profiler._ExperimentalConfig):
         events = DEFAULT_MAX_EVENTS_PER_NC if max_events_per_nc is None else _max_events(max_events_per_nc)
         cores = _cores(capture_enabled_for_nc)
         output = os.fspath(DEFAULT_OUTPUT_DIR if profile_output_dir is None else profile_output_dir)
+        if not isinstance(correlate_device_time, bool | int):
+            raise TypeError(f"correlate_device_time must be True or False, got {correlate_device_time!r}")
         _check_writable(output)
         if not precache_node_info:
             warnings.warn("NeuronConfig: precache_node_info=False has no effect in the emulator", stacklevel=2)
@@ -97,7 +99,13 @@ class NeuronConfig(torch._C._profiler._ExperimentalConfig):
             "neff_cache_dir": "" if neff_cache_dir is None else os.fspath(neff_cache_dir),
             "correlate_device_time": str(int(bool(correlate_device_time))),
         }
-        super().__init__(custom_profiler_config=_pack(packed), **torch_options)
+        try:
+            super().__init__(custom_profiler_config=_pack(packed), **torch_options)
+        except TypeError:
+            raise TypeError(
+                f"NeuronConfig got {', '.join(torch_options)}, which neither it nor torch's _ExperimentalConfig takes; "
+                f"its own arguments: {', '.join(packed)}, precache_node_info"
+            ) from None
 
     @property
     def settings(self) -> Settings:
@@ -279,6 +287,8 @@ def _cores(text: str | None) -> tuple[int, ...]:
 
 def _check_writable(folder: str) -> None:
     """Find out early, without creating anything, that a profile could not be written."""
+    if not folder or "\0" in folder:
+        raise ValueError(f"profile_output_dir {folder!r} is no path; '.' is the working folder")
     existing = Path(folder).absolute()
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent

@@ -78,14 +78,14 @@ class NeuronProfiler:
         if getattr(prof, "profiler", None) is None:
             raise NRTProfilerError("nothing has been recorded yet: export_trace is for on_trace_ready, or after stop()")
         session = _torch_hooks.session_of(prof.profiler)
+        if session is not None:
+            session.keep()
         if session is None or session.directory is None:
             raise NRTProfilerError(
                 "this torch.profiler.profile did not record the neuron device to files: pass "
                 "experimental_config=config (the NeuronConfig) and ProfilerActivity.PrivateUse1 in activities"
             )
-        trace_file = session.directory / "trace.json"
-        prof.export_chrome_trace(str(trace_file))
-        session.trace_file = trace_file
+        prof.export_chrome_trace(str(session.directory / "trace.json"))
 
     def start(self) -> None:
         """Begin to record.
