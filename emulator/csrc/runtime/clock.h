@@ -12,16 +12,15 @@
 
 namespace neuron {
 
-// Costs that the target file states; see neuroncore/targets. The defaults only serve a process that never configures
-// them.
+// Costs that the target file states (neuroncore/targets); nothing is made up before `configure_device` has set them.
 struct DeviceCosts {
-  std::atomic<int64_t> launch_cost_plain_ns{15'000};
-  std::atomic<int64_t> launch_cost_profiled_ns{385'000};
-  std::atomic<int64_t> launch_latency_ns{5'000};
-  std::atomic<int64_t> execution_gap_ns{1'000};
-  std::atomic<int64_t> copy_fixed_ns{2'000};
-  std::atomic<int64_t> to_device_bytes_per_second{16'000'000'000};
-  std::atomic<int64_t> to_host_bytes_per_second{16'000'000'000};
+  std::atomic<int64_t> launch_cost_plain_ns{0};
+  std::atomic<int64_t> launch_cost_profiled_ns{0};
+  std::atomic<int64_t> launch_latency_ns{0};
+  std::atomic<int64_t> execution_gap_ns{0};
+  std::atomic<int64_t> copy_fixed_ns{0};
+  std::atomic<int64_t> to_device_bytes_per_second{0};
+  std::atomic<int64_t> to_host_bytes_per_second{0};
 
   // A DEVICE capture raises the fixed cost of every execution.
   int64_t launch_cost_ns() const;
