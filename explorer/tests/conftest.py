@@ -218,6 +218,7 @@ def build(
         "model_version": "0.1",
         "dropped": "0",
         "lnc": str(lnc),
+        "device_cost_status.launch_cost": "calibrated",
         **(info or {}),
     }
     rows["ProfileInfo"] = [{"key": key, "value": value} for key, value in facts.items()]

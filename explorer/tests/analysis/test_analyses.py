@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from neuronscope.analysis import Profile, QueryError
+from neuronscope.analysis.card import made_by
 from neuronscope.analysis.chain import chain
+from neuronscope.analysis.compare import compare
 from neuronscope.analysis.operators import reason, totals_of
 from neuronscope.analysis.profile import slug, unique_names
 from neuronscope.analysis.units import format_bytes, format_ns, format_percent, format_share
@@ -195,6 +197,25 @@ def test_several_devices_are_not_called_one(build_tables, rmsnorm):
     rows = [row | {"device": index % 2} for index, row in enumerate(tables["Execution"].to_pylist())]
     tables["Execution"] = pa.Table.from_pylist(rows, schema=own.EXECUTION.schema)
     assert Profile("p", tables).summary().facts[0].startswith("At least one of 2 devices busy 2.33 ms")
+
+
+@pytest.mark.parametrize(
+    ("info", "status"),
+    [
+        ({}, "calibrated"),
+        ({"device_cost_status.launch_cost": "estimated"}, "estimated"),  # trn3: nothing published to fit it on
+        ({"device_cost_status.launch_cost": ""}, "of unknown origin"),
+    ],
+)
+def test_the_launch_cost_is_called_what_the_target_file_calls_it(build_tables, rmsnorm, info, status):
+    profile = Profile("p", build_tables(rmsnorm, info=info))
+    texts = [*profile.summary().facts, *reason(profile, profile.default_range)["lines"]]
+    texts.append(made_by(profile)["launch_status"])
+    comparison = compare([profile, Profile("q", build_tables(rmsnorm[:1], info=info))])
+    texts.append(comparison.terms(comparison.compared[1])[0].detail)
+    assert sum(status in text for text in texts) == 4
+    others = {"calibrated", "estimated", "of unknown origin"} - {status}
+    assert not [text for text in texts for other in others if other in text]
 
 
 def test_copies_to_and_from_the_host_are_no_device_time(golden):

@@ -21,6 +21,10 @@ INSTANCE, PID, TID, STAMP = "i-emulated00c0ffee", 4121, 4121, "20260928_120000_0
 BASE_NS = 1_790_000_000_000_000_000
 ORIGIN_NS = BASE_NS + 1_000_000_123  # the step's start; not a whole microsecond
 LAUNCH_NS, LATENCY_NS, GAP_NS, COPY_NS = 385_000, 12_000, 11_500, 2_000
+DEVICE_COSTS: dict[str, Any] = {
+    "device_cost_ns": {"launch_cost": LAUNCH_NS, "launch_latency": LATENCY_NS, "execution_gap": GAP_NS},
+    "device_cost_status": {"launch_cost": "calibrated", "launch_latency": "estimated", "execution_gap": "measured"},
+}
 CORRELATION = 1 << 30
 COPY_BEFORE = 2  # the call whose scalar is copied to the device first
 
@@ -80,8 +84,7 @@ def session() -> container.Session:
         start_ns=ORIGIN_NS - 100_000,
         stop_ns=ORIGIN_NS + 3_000_000,
         dropped_events={},
-        device_cost_ns={"launch_cost": LAUNCH_NS, "launch_latency": LATENCY_NS, "execution_gap": GAP_NS},
-        device_cost_status={"launch_cost": "calibrated", "launch_latency": "estimated", "execution_gap": "measured"},
+        **DEVICE_COSTS,
     )
 
 
@@ -204,6 +207,7 @@ def trace_json() -> str:
         "session_id": 7,
         "lnc": 2,
         "modes": ["DEVICE", "RUNTIME", "CPU_UTIL", "HOST_MEMORY"],
+        **DEVICE_COSTS,
     }
     return (
         '{\n  "schemaVersion": 1,\n  "deviceProperties": [],\n  "neuronscope": '

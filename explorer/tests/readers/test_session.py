@@ -242,6 +242,8 @@ def test_trace_json_alone_gives_the_same_executions(ingest: Ingest, copy: Path, 
     expected = [{key: e[key] for key in keys} for e in rows(profile, "Execution") if e["kind"] == "exec"]
     assert [{key: e[key] for key in keys} for e in rows(alone, "Execution")] == expected
     assert alone.info["label"] == "emulated · trn2"
+    costs = {key: value for key, value in profile.info.items() if key.startswith("device_cost")}
+    assert costs and {key: alone.info.get(key) for key in costs} == costs
     assert [t["short"] for t in rows(alone, "Track")] == ["framework/TID:4121", "framework/Stream:0", "neuron_hw/NC0"]
     assert alone.table("Flow").num_rows > 18
 

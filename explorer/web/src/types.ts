@@ -14,6 +14,7 @@ export interface MadeBy {
   emulated: boolean;
   target: string | null;
   model_version: string | null;
+  launch_status: string;
   notes: string[];
 }
 
@@ -173,6 +174,7 @@ export interface ComparedExecution {
 export interface ComparedProfile {
   id: string;
   name: string;
+  launch_status: string;
   device_time_ns: number;
   span_ns: number;
   self_cpu_ns: number;

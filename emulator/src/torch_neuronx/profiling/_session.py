@@ -198,12 +198,6 @@ class CaptureSession:
 
     def _facts(self, settings: Settings, target: Target) -> container.Session:
         assert self.capture is not None
-        launch_cost = "profiled" if ProfileMode.DEVICE in settings.modes else "plain"
-        costs = {
-            "launch_cost": f"launch_cost_{launch_cost}_ns",
-            "launch_latency": "launch_latency_ns",
-            "execution_gap": "execution_gap_ns",
-        }
         return container.Session(
             producer="neuronscope-emulator",
             producer_version=_version(),
@@ -221,8 +215,7 @@ class CaptureSession:
             dropped_events={core: count for core, count in self.dropped_events.items() if count},
             unfinished_executions=self.unfinished_executions,
             host_model="measured",
-            device_cost_ns={name: getattr(target, key) for name, key in costs.items()},
-            device_cost_status={name: target.provenance[key].status for name, key in costs.items()},
+            **_device_costs(settings, target),
         )
 
     def _origin(self, settings: Settings) -> dict[str, Any]:
@@ -238,6 +231,7 @@ class CaptureSession:
             "session_id": self._number,
             "lnc": logical_core_size(),
             "modes": [mode.value for mode in settings.modes],
+            **_device_costs(settings, target),
         }
 
     def _warn(self) -> None:
@@ -254,6 +248,20 @@ class CaptureSession:
                 "Raise max_events_per_nc or record fewer steps.",
                 stacklevel=2,
             )
+
+
+def _device_costs(settings: Settings, target: Target) -> dict[str, Any]:
+    """The target file's fixed costs as this capture used them, and the status of each."""
+    launch_cost = "profiled" if ProfileMode.DEVICE in settings.modes else "plain"
+    costs = {
+        "launch_cost": f"launch_cost_{launch_cost}_ns",
+        "launch_latency": "launch_latency_ns",
+        "execution_gap": "execution_gap_ns",
+    }
+    return {
+        "device_cost_ns": {name: getattr(target, key) for name, key in costs.items()},
+        "device_cost_status": {name: target.provenance[key].status for name, key in costs.items()},
+    }
 
 
 def physical_cores(core: int) -> list[int]:

@@ -38,6 +38,7 @@ def made_by(profile: Profile) -> dict[str, Any]:
         "emulated": emulated,
         "target": info.get("target", ""),
         "model_version": info.get("model_version", ""),
+        "launch_status": profile.launch_status,
         "notes": notes,
     }
 

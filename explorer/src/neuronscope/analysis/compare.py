@@ -191,9 +191,10 @@ def _gap_count(one: Compared) -> int:
 def _launch_detail(base: Compared, other: Compared) -> str:
     costs = [one.totals["launch_ns"] / max(one.totals["executions"], 1) for one in (base, other)]
     fewer = abs(base.totals["executions"] - other.totals["executions"])
+    status = " and ".join(dict.fromkeys(one.profile.launch_status for one in (base, other)))
     if min(costs) > 0 and max(costs) / min(costs) < 1.02 and fewer:
-        return f"{fewer:,} × {format_ns(costs[0])}, calibrated"
-    return f"{format_ns(costs[0])} → {format_ns(costs[1])} each, calibrated"
+        return f"{fewer:,} × {format_ns(costs[0])}, {status}"
+    return f"{format_ns(costs[0])} → {format_ns(costs[1])} each, {status}"
 
 
 def _bytes_detail(base: Compared, other: Compared) -> str:
@@ -418,6 +419,7 @@ def to_api(comparison: Comparison) -> dict[str, Any]:
                 "ratio": base.totals["device_time_ns"] / device_time if device_time else None,
                 "span_ratio": base.totals["span_ns"] / row["span_ns"] if row["span_ns"] else None,
                 "range": one.selected.text,
+                "launch_status": one.profile.launch_status,
                 "executions_list": _executions_list(one),
                 "terms": [term.__dict__ for term in terms],
                 "in_span": one.terms_in_span(comparison.split),

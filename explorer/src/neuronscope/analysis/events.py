@@ -201,7 +201,7 @@ def _execution(profile: Profile, row: Mapping[str, Any]) -> dict[str, Any]:
         "physical_cores": row["physical_cores"],
         "gap_cause": row["gap_cause"],
         "provenance": {
-            "launch": "calibrated" if split else None,
+            "launch": profile.launch_status if split else None,
             "program": "estimated" if row["estimated_ns"] > 0 else row["provenance"],
         },
     }

@@ -110,7 +110,7 @@ def reason(profile: Profile, selected: Range) -> dict[str, Any]:
         each = f"{executions:,} × {format_ns(launch / executions)}, " if executions else ""
         lines.append(
             f"{format_percent(launch / device_time)} is the launch cost of {plural(executions, 'execution')} "
-            f"({each}calibrated)."
+            f"({each}{profile.launch_status})."
         )
         engines = f"Engines and DMA need {about}{format_ns(totals['program_ns'])} (simulated"
         if totals["estimated_ns"]:

@@ -268,6 +268,11 @@ class Profile:
         return self.info.get("emulated", "").lower() in ("true", "1", "yes")
 
     @functools.cached_property
+    def launch_status(self) -> str:
+        """Where the launch cost comes from, as the target file says: calibrated, estimated or another of its words."""
+        return self.info.get("device_cost_status.launch_cost") or "of unknown origin"
+
+    @functools.cached_property
     def has_device_rows(self) -> bool:
         """False for a trace of host activity alone."""
         return bool(self.rows("SELECT 1 FROM Execution LIMIT 1"))

@@ -81,7 +81,7 @@ def _facts(profile: Profile, totals: dict[str, Any], table: Operators, idle: lis
         each = totals["launch_ns"] / max(totals["executions"], 1)
         text = (
             f"Launch cost is {format_percent(totals['launch_ns'] / device_time)} of device time: "
-            f"{totals['executions']:,} × {format_ns(each)}, calibrated; engines and DMA take {about}"
+            f"{totals['executions']:,} × {format_ns(each)}, {profile.launch_status}; engines and DMA take {about}"
             f"{format_ns(totals['program_ns'])}."
         )
         why.append((totals["launch_ns"], text))

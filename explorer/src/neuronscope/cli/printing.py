@@ -74,7 +74,7 @@ def _warning_lines(warnings: Sequence[IngestWarning]) -> Iterator[str]:
         yield f"  … {len(shown) - _WARNINGS} more in table IngestReport"
 
 
-def operator_lines(operators: Operators, rows: int = _ROWS) -> Iterator[str]:
+def operator_lines(operators: Operators, launch_status: str, rows: int = _ROWS) -> Iterator[str]:
     """The operator table: with device columns when anything ran on a device."""
     shown = operators.with_device_time
     if not shown:
@@ -107,7 +107,7 @@ def operator_lines(operators: Operators, rows: int = _ROWS) -> Iterator[str]:
         share = (
             "share: of device time. "
             if not split
-            else "share: of device time; launch is calibrated, engines+DMA simulated. "
+            else f"share: of device time; launch is {launch_status}, engines+DMA simulated. "
         )
         yield wrap(f"{share}self CPU of the total: the operators with device time.")
     if total.estimated_ns:

@@ -45,7 +45,7 @@ def summary_lines(profile: Profile, selected: Range | None) -> Iterator[str]:
 
     yield from found_lines(profile, selected, facts=5)
     yield ""
-    yield from operator_lines(profile.operators(selected))
+    yield from operator_lines(profile.operators(selected), profile.launch_status)
     why = reason(profile, selected or profile.default_range)
     yield ""
     yield f"  {why['title']}"

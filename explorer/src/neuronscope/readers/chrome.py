@@ -411,6 +411,10 @@ class _Chrome:
         for key in ("target", "target_hash", "model_version", "lnc", "session_id"):
             if isinstance(origin.get(key), str | int):
                 trace.facts[key] = str(origin[key])
+        for key in ("device_cost_ns", "device_cost_status"):
+            costs = origin.get(key)
+            if isinstance(costs, dict):
+                trace.facts.update({f"{key}.{name}": str(value) for name, value in sorted(costs.items())})
         if isinstance(origin.get("modes"), list):
             trace.facts["modes"] = " ".join(str(mode) for mode in origin["modes"])
         trace.facts["producer"] = f"neuronscope-emulator {origin.get('producer_version', '')}".strip()

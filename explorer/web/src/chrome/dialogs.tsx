@@ -65,10 +65,9 @@ export function Dialogs() {
             <section>
               <h3>What is drawn</h3>
               <p>
-                A slice's colour is its operator's, the same in every view. Hatched is launch cost (calibrated), solid
-                is engines and DMA (simulated). A dashed outline and ≈ mean estimated. Slices narrower than a pixel
-                share one, as high as the time they cover. Light hatching between executions is idle time; point at it
-                for the cause.
+                A slice's colour is its operator's, the same in every view. Hatched is launch cost, solid is engines and
+                DMA (simulated). A dashed outline and ≈ mean estimated. Slices narrower than a pixel share one, as high
+                as the time they cover. Light hatching between executions is idle time; point at it for the cause.
               </p>
             </section>
           </div>

@@ -394,6 +394,10 @@ function Table(props: {
   choose: (id: string) => void;
 }) {
   const anySplit = () => props.data.profiles.some((p) => p.executions_list.some(split));
+  const launchStatus = () =>
+    [...new Set(props.data.profiles.filter((p) => p.executions_list.some(split)).map((p) => p.launch_status))].join(
+      ", ",
+    );
   const spanMax = () => Math.max(1, ...props.data.profiles.map((p) => p.span_ns));
   /** "5.8" both for 5.8 times faster and, with the word beside it, for 5.8 times slower. */
   const ratio = (p: ComparedProfile): string => {
@@ -496,8 +500,8 @@ function Table(props: {
             </>
           }
         >
-          <span class="legend-launch" /> launch cost, one per execution (calibrated) <span class="legend-program" />{" "}
-          engines + DMA (simulated)
+          <span class="legend-launch" /> launch cost, one per execution ({launchStatus()}){" "}
+          <span class="legend-program" /> engines + DMA (simulated)
         </Show>
         <span class="legend-gap" /> gap
       </p>

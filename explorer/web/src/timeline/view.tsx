@@ -581,7 +581,7 @@ function Tooltip(props: {
           </div>
           <Show when={item().launch > 0}>
             <div class="dim">
-              launch {duration(item().launch)} calibrated · engines + DMA {about()}
+              launch {duration(item().launch)} {app.readyCard()?.made_by.launch_status} · engines + DMA {about()}
               {duration(item().duration - item().launch)} {item().estimated ? "estimated" : "simulated"}
             </div>
           </Show>
