@@ -2,7 +2,8 @@
 
 Each row is one published measurement, predicted by simulating the same kernel written in our instruction set, plus
 the target's launch cost of that capture mode. Rows marked "fit" gave the model a parameter. Rows marked "seen" did not,
-but were looked at while its mechanisms (DMA issue rate, matmul accumulation) were chosen, so they are no blind test.
+but were looked at while its mechanisms were chosen (DMA issue rate, matmul accumulation) or are the walk-through that
+everybody here knew, so they are no blind test. All published values were at hand throughout; none was kept aside.
 """
 
 from __future__ import annotations
@@ -84,11 +85,11 @@ CASES = (
     Case("tut-matmul-trn2-v4", "trn2", 28410, lambda: [matmul_hoisted(*_SHAPE, "fp32", block=2)], seen=True),
     Case("tut-matmul-trn2-v5", "trn2", 28300, lambda: [matmul_blocked(*_SHAPE, "fp32")], seen=True),
     Case("own-rmsnorm-eager-mul", "trn2", 1164.5, multiplications, fitted=True, profiled=True),
-    Case("own-rmsnorm-eager-add", "trn2", 434.6, add, profiled=True),
-    Case("own-rmsnorm-eager-rsqrt", "trn2", 415.0, rsqrt, profiled=True),
-    Case("own-rmsnorm-eager-mean", "trn2", 340.8, mean, profiled=True),
-    Case("own-rmsnorm-fused", "trn2", 403.3, fused, profiled=True),
-    Case("own-rmsnorm-compiled", "trn2", 375.5, compiled, profiled=True),
+    Case("own-rmsnorm-eager-add", "trn2", 434.6, add, seen=True, profiled=True),
+    Case("own-rmsnorm-eager-rsqrt", "trn2", 415.0, rsqrt, seen=True, profiled=True),
+    Case("own-rmsnorm-eager-mean", "trn2", 340.8, mean, seen=True, profiled=True),
+    Case("own-rmsnorm-fused", "trn2", 403.3, fused, seen=True, profiled=True),
+    Case("own-rmsnorm-compiled", "trn2", 375.5, compiled, seen=True, profiled=True),
 )
 
 _UNIT_US = {"us": 1.0, "us total device time": 1.0, "ms": 1000.0, "ns": 0.001}
