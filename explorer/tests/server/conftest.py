@@ -1,10 +1,22 @@
-"""A client that talks to the application in process."""
+"""Asynchronous code from ordinary tests, and a client that talks to the application in process."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+
+
+def wait_for(coroutine):
+    """The coroutine's result, from a thread of its own: the browser tests leave an event loop running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
+@pytest.fixture(scope="session", name="wait_for")
+def wait_for_fixture():
+    """Runs a coroutine to its end; tests call no asyncio.run of their own."""
+    return wait_for
 
 
 class Client:
@@ -25,9 +37,7 @@ class Client:
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
                 return await client.request(method, path, **given)
 
-        # In a thread of its own: the browser tests leave an event loop running in this one.
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, ask()).result()
+        return wait_for(ask())
 
 
 @pytest.fixture(scope="session")
