@@ -123,7 +123,7 @@ def _joined(pieces: list[Timeline | Estimated], neff: str) -> tuple[pa.Table, pa
             rows += 1
             now += piece.duration_ns
             continue
-        table = _shifted(piece.instruction_table(neff), ("offset_ns",), now, rows)
+        table = _shifted(piece.instruction_table(neff), ("offset_ns", "done_offset_ns"), now, rows)
         counts = table.column("engine").to_pylist()
         pc = table.column("pc").to_pylist()
         position = table.schema.get_field_index("pc")
@@ -157,7 +157,8 @@ def _estimate_row(piece: Estimated, neff: str, row: int, start_ns: int, counters
     values |= {
         "neff": neff, "id": row, "engine": "GpSimd", "opcode": ESTIMATE_OPCODE, "pc": counters.get("GpSimd", 0),
         "operands": f"bytes_read={piece.bytes_read} bytes_written={piece.bytes_written} reason={piece.reason}",
-        "offset_ns": start_ns, "duration_ns": piece.duration_ns, "op": piece.op,
+        "offset_ns": start_ns, "duration_ns": piece.duration_ns, "done_offset_ns": start_ns + piece.duration_ns,
+        "op": piece.op,
         "source": piece.source, "flops": piece.flops,
     }  # fmt: skip
     counters["GpSimd"] = counters.get("GpSimd", 0) + 1

@@ -335,6 +335,7 @@ def ntff() -> dict[str, dict[str, list[Any]]]:
                 "offset_ns": 1_500,
                 "duration_ns": 300,
                 "wait_ns": 1_400,
+                "done_offset_ns": 1_800,
                 "op": call.op,
                 "source": call.source,
                 "flops": call.flops,

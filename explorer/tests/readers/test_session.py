@@ -168,6 +168,17 @@ def test_slices_carry_the_launch_split_and_the_estimate_mark(profile: Profile) -
     ]
 
 
+def test_a_timeline_of_the_first_file_version_opens(ingest: Ingest, copy: Path, golden: Path, profile: Profile) -> None:
+    (timeline,) = copy.rglob("*.ntff")
+    timeline.write_bytes((golden.parent / "version_1.ntff").read_bytes())
+    old = ingest(copy)
+    assert not [row for row in old.result.report if row.kind == "unreadable_file"]
+    columns = ("start_ts", "end_ts", "engine", "opcode", "raw_flops")
+    assert [[r[c] for c in columns] for r in rows(old, "Instruction")] == [
+        [r[c] for c in columns] for r in rows(profile, "Instruction")
+    ]
+
+
 def test_device_tables_lay_each_program_at_its_executions(profile: Profile, make_session: ModuleType) -> None:
     instructions = rows(profile, "Instruction")
     starts = [when["start"] + 385_000 + 1_500 for when in make_session.timeline()]

@@ -295,7 +295,7 @@ class _Simulation:
             shown[mine] = np.minimum(shown[mine], np.maximum(following, starts[mine]))
             pc[mine] = np.arange(len(mine))
             busy[engine] = int((shown[mine] - starts[mine]).sum())
-        columns = self._instruction_columns(starts, shown, waits=waits, pc=pc, loads=loads, busy=busy)
+        columns = self._instruction_columns(starts, shown, done=visible, waits=waits, pc=pc, loads=loads, busy=busy)
         dma = self._dma_columns(starts)
         transfers = [p.transfer for p in prices if p.transfer is not None]
         return Timeline(
@@ -314,6 +314,7 @@ class _Simulation:
         starts: npt.NDArray[np.int64],
         shown: npt.NDArray[np.int64],
         *,
+        done: npt.NDArray[np.int64],
         waits: npt.NDArray[np.int64],
         pc: npt.NDArray[np.int64],
         loads: list[tuple[int, np.int64, np.int64]],
@@ -328,6 +329,7 @@ class _Simulation:
             "offset_ns": starts,
             "duration_ns": shown - starts,
             "wait_ns": waits,
+            "done_offset_ns": done,
             "op": [i.op for i in instructions],
             "source": [i.source for i in instructions],
             "flops": [p.flops for p in prices],
@@ -340,7 +342,7 @@ class _Simulation:
             busy["Scalar"] += int(last - first)
             own = {
                 "engine": "Scalar", "opcode": TABLE_LOAD, "operands": f'table="{prices[index].table}"', "pc": pc[index],
-                "offset_ns": first, "duration_ns": last - first, "wait_ns": waits[index],
+                "offset_ns": first, "duration_ns": last - first, "wait_ns": waits[index], "done_offset_ns": last,
                 "op": instructions[index].op, "source": instructions[index].source,
             }  # fmt: skip
             for name, values in columns.items():

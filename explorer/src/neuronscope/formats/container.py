@@ -18,7 +18,8 @@ from neuronscope.formats.container_pb2 import Container
 from neuronscope.formats.errors import FormatError
 
 MAGIC = "neuronscope"
-VERSION = 1
+VERSION = 2
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 _ROWS_PER_TABLE = 4_000_000  # keeps one protobuf bytes field far below its 2 GiB limit
 
 
@@ -83,7 +84,7 @@ def write(path: str | os.PathLike[str], kind: str, session: Session, rows: Mappi
         for start in range(0, max(table.num_rows, 1), _ROWS_PER_TABLE):
             part = table.slice(start, _ROWS_PER_TABLE)
             sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, part.schema) as writer:
+            with pa.ipc.new_stream(sink, part.schema, options=_COMPRESSED) as writer:
                 writer.write_table(part)
             data = sink.getvalue().to_pybytes()
             message.tables.add(name=name, rows=part.num_rows, arrow_ipc=data, crc32=zlib.crc32(data))
@@ -127,7 +128,8 @@ def read(path: str | os.PathLike[str]) -> ProfileFile:
     result = {}
     for spec in tables.BY_KIND[message.kind]:
         found = parts[spec.name]
-        result[spec.name] = pa.concat_tables([_conform(path, spec, t) for t in found]) if found else _as_table(spec, {})
+        conformed = [_conform(path, spec, t, message.version) for t in found]
+        result[spec.name] = pa.concat_tables(conformed) if found else _as_table(spec, {})
     return ProfileFile(message.kind, message.version, _session_from_message(message.session), result)
 
 
@@ -169,7 +171,13 @@ def _as_table(spec: tables.TableSpec, data: Mapping[str, Sequence[Any]] | pa.Tab
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _conform(path: Path, spec: tables.TableSpec, table: pa.Table) -> pa.Table:
+def _conform(path: Path, spec: tables.TableSpec, table: pa.Table, version: int) -> pa.Table:
+    """The declared columns; those that came with a later version than the file's are -1 or empty."""
+    for column in spec.schema:
+        if column.name not in table.column_names and version < tables.SINCE.get((spec.name, column.name), 0):
+            unknown: object = "" if pa.types.is_dictionary(column.type) else -1
+            values = pa.array([unknown] * table.num_rows, pa.string() if unknown == "" else column.type)
+            table = table.append_column(column.name, values.dictionary_encode() if unknown == "" else values)
     if missing := set(spec.schema.names) - set(table.column_names):
         raise FormatError(f"{path}: table {spec.name} lacks column {sorted(missing)}")
     return table.select(spec.schema.names).cast(spec.schema)

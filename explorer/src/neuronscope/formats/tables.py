@@ -9,15 +9,21 @@ from __future__ import annotations
 from neuronscope.schema.columns import TableSpec, spec
 
 __all__ = [
+    "ALLOCATIONS",
     "BY_KIND",
     "CPU_UTIL",
     "DMA_TRANSFERS",
     "EVENTS",
     "EXECUTIONS",
+    "HARDWARE",
     "HOST_MEM",
     "INSTRUCTIONS",
+    "INSTRUCTION_DETAILS",
     "PROGRAMS",
     "PROGRAM_EXECUTIONS",
+    "SINCE",
+    "TENSORS",
+    "WAITS",
     "TableSpec",
 ]
 
@@ -111,6 +117,7 @@ INSTRUCTIONS = spec(
     offset_ns          int64   start since the program's start
     duration_ns        int64   duration
     wait_ns            int64   time it waited on semaphores when it could have issued
+    done_offset_ns     int64   when its result is visible (its semaphores rise); of a DMA: when the data have arrived
     op                 string  ATen op it implements
     source             string  file.py:line, empty if unknown
     flops              int64   flops
@@ -144,6 +151,71 @@ DMA_TRANSFERS = spec(
     """,
 )
 
+INSTRUCTION_DETAILS = spec(
+    "instruction_details",
+    "ntff: what an executable's program says of each instruction; not of rows without one (table loads, estimates).",
+    """
+    neff               string  hash of the executable
+    instruction_id     int64   instructions.id
+    transfer_id        int64   dma_transfers.id of the transfer it triggers, -1 none
+    dtype              string  element type it computes with or moves; of a matmul the moving side's
+    performance_mode   string  2x | 4x where the engine reads several elements per cycle, else empty
+    transpose_flops    int64   part of its TensorE work that only turns or copies data, as flops
+    signals            string  semaphores that its end raises: name+increment, separated by blanks
+    """,
+)
+
+WAITS = spec(
+    "waits",
+    "ntff: one semaphore value that an instruction waits for.",
+    """
+    neff               string  hash of the executable
+    instruction_id     int64   instructions.id
+    semaphore          string  name
+    value              int64   value that lets it start
+    """,
+)
+
+ALLOCATIONS = spec(
+    "allocations",
+    "ntff: one stretch of time in which an on-chip tile holds data: its first write to the last use before the next.",
+    """
+    neff               string  hash of the executable
+    memory             string  SBUF | PSUM
+    name               string  the tile's name in the program
+    address            int64   first byte within a partition, -1 not allocated
+    bytes              int64   bytes per partition
+    start_partition    int64   first partition
+    partitions         int64   number of partitions
+    start_offset_ns    int64   first write begins, since the program's start
+    end_offset_ns      int64   last use ends
+    instruction_id     int64   instructions.id of the first write
+    """,
+)
+
+TENSORS = spec(
+    "tensors",
+    "ntff: one HBM tensor of an executable.",
+    """
+    neff               string  hash of the executable
+    name               string  as in dma_transfers.variable
+    kind               string  input | output | inout | temporary
+    dtype              string  element type
+    shape              string  as the program sees it, e.g. [131072]
+    bytes              int64   size
+    """,
+)
+
+HARDWARE = spec(
+    "hardware",
+    "ntff: the numbers of the target that the timelines were simulated with, of one physical NeuronCore.",
+    """
+    name               string  field of the target file, e.g. tensor_clock_hz
+    value              float64 its value, unit in the name
+    status             string  published | measured | derived | calibrated | estimated
+    """,
+)
+
 CPU_UTIL = spec(
     "cpu_util",
     "cpu_util.pb: host CPU utilization.",
@@ -167,7 +239,22 @@ HOST_MEM = spec(
 BY_KIND: dict[str, tuple[TableSpec, ...]] = {
     "trace_info": (),
     "ntrace": (EXECUTIONS, EVENTS),
-    "ntff": (PROGRAMS, PROGRAM_EXECUTIONS, INSTRUCTIONS, DMA_TRANSFERS),
+    "ntff": (
+        PROGRAMS,
+        PROGRAM_EXECUTIONS,
+        INSTRUCTIONS,
+        DMA_TRANSFERS,
+        INSTRUCTION_DETAILS,
+        WAITS,
+        ALLOCATIONS,
+        TENSORS,
+        HARDWARE,
+    ),
     "cpu_util": (CPU_UTIL,),
     "host_mem": (HOST_MEM,),
+}
+
+#: Columns that files of an older version lack: (table, column) -> the version they came with. Readers take -1 or "".
+SINCE: dict[tuple[str, str], int] = {
+    ("instructions", "done_offset_ns"): 2,
 }

@@ -1,6 +1,6 @@
 
 neuronscope
-trace_info"·
+trace_info"·
 neuronscope-emulatorgolden"golden*trn220123456789abcdef:i-emulated00c0ffee@™ HPZDEVICEZRUNTIMEZCPU_UTILZHOST_MEMORY`Û‡±üÅğÖëh»¢îıÅğÖë‚measuredŠ
 execution_gapìYŠ
 launch_costè¿Š
