@@ -1,0 +1,54 @@
+"""Graphs of models nobody runs: from meta tensors to a program, without the memory a real run would need."""
+
+import torch
+import torch_neuronx  # noqa: F401  (registers the device)
+from neuroncore.runtime import compile_graph
+from torch import nn
+from torch_neuronx import memory_allocated
+from torch_neuronx.compile.trace import trace_graphs, trace_ops
+
+
+def mlp():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(64, 128, dtype=torch.bfloat16), nn.SiLU(), nn.Linear(128, 64).bfloat16())
+        return model, torch.empty(16, 64, dtype=torch.bfloat16)
+
+
+def test_a_meta_model_compiles_to_the_program_of_the_real_one():
+    model, x = mlp()
+    (graph,) = trace_graphs(model, x)
+    assert [node.target for node in graph.nodes] == ["aten.linear.default", "aten.silu.default", "aten.linear.default"]
+    executable = compile_graph(graph)
+    assert executable.estimated_ns == 0
+    assert executable.flops > 2 * 2 * 16 * 64 * 128
+
+
+def test_backward_is_a_graph_of_its_own():
+    model, x = mlp()
+    forward, backward = trace_graphs(model, x, backward=True)
+    assert len(forward.outputs) > 1  # what the backward needs is kept
+    assert {n.target for n in backward.nodes} >= {"aten.silu_backward.default", "aten.linear_backward.default"}
+
+
+def test_eager_ops_come_one_by_one_and_views_do_not():
+    class Turned(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x).t().contiguous()
+
+    model, x = mlp()
+    ops = trace_ops(Turned(model), x)
+    assert [graph.name for graph in ops] == ["aten::linear", "aten::silu", "aten::linear", "aten::clone"]
+    assert all(len(graph.nodes) == 1 for graph in ops)
+
+
+def test_nothing_is_allocated():
+    before = memory_allocated()
+    with torch.device("meta"):
+        model = nn.Linear(1 << 16, 1 << 16, bias=False)  # 16 GiB
+        x = torch.empty(4, 1 << 16)
+    trace_graphs(model, x)
+    assert memory_allocated() == before
