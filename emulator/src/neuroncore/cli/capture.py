@@ -118,6 +118,7 @@ def _write(loaded: Loaded, timeline: Timeline, path: Path, count: int) -> None:
     from neuronscope.formats import container
 
     from neuroncore.compiler import COMPILER_VERSION
+    from neuroncore.timing.details import details, hardware
 
     try:
         producer_version = version("neuronscope-emulator")
@@ -163,5 +164,7 @@ def _write(loaded: Loaded, timeline: Timeline, path: Path, count: int) -> None:
         },
         "instructions": instructions,
         "dma_transfers": transfers,
+        "hardware": hardware(target),
+        **details(loaded.program, target, instructions, transfers, loaded.hash),
     }
     container.write(path, "ntff", session, rows)

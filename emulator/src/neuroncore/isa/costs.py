@@ -14,7 +14,7 @@ from neuroncore.errors import ProgramError
 from neuroncore.isa.dtypes import DTYPE_BYTES, INT_DTYPES
 from neuroncore.isa.program import Access, Instruction, Operand, Tensor, Tile
 
-__all__ = ["Use"]
+__all__ = ["Use", "performance_mode"]
 
 #: Minimum issue interval of Vector, Scalar and Tensor instructions, cycles (SDK 2.26 documentation, MIN_II).
 MIN_INTERVAL_CYCLES = 64
@@ -163,7 +163,7 @@ def scalar_tensor_tensor(use: Use) -> float:
     return vector(use) if fast else two_input(use)
 
 
-def _performance_mode(use: Use) -> float:
+def performance_mode(use: Use) -> float:
     """NeuronCore-v3's speed-up of Vector copies and tensor_scalar (trainium2_arch, "performance mode")."""
     if use.generation < 3 or not use.narrow("dst", "data"):
         return 1.0
@@ -181,7 +181,7 @@ def tensor_copy(use: Use) -> float:
         return _at_least_interval(
             use.n * _strided(use) / (2 if use.generation >= 4 and use.narrow("dst", "data") else 1)
         )
-    return _at_least_interval(use.n * _strided(use) / _performance_mode(use))
+    return _at_least_interval(use.n * _strided(use) / performance_mode(use))
 
 
 def tensor_scalar(use: Use) -> float:

@@ -25,6 +25,9 @@ DEFAULT_TARGET = "trn2"
 OVERRIDE_VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 STATUSES = ("published", "measured", "derived", "calibrated", "estimated")
 
+#: Fields no time depends on.
+_NO_TIME = ("provenance", "hbm_stack_bytes_per_second")
+
 _FOLDER = Path(__file__).parent
 
 
@@ -47,6 +50,7 @@ class Target:
         physical_cores_per_logical_core: default LNC.
         hbm_bytes_per_chip: HBM capacity.
         hbm_bytes_per_second: a core's share of HBM bandwidth.
+        hbm_stack_bytes_per_second: of a whole HBM stack, shared by cores; only for metrics that divide by it (MBU).
         tensor_peak_flops_per_second: dense peak per matmul dtype.
         sbuf_usable_bytes_per_partition: what the allocator may use; the rest is reserved.
         scalar_latency_cycles …: from issue to visible result, beyond the cycles of the instruction itself.
@@ -78,6 +82,7 @@ class Target:
     psum_bank_bytes: int
     hbm_bytes_per_chip: int
     hbm_bytes_per_second: float
+    hbm_stack_bytes_per_second: float
     tensor_clock_hz: float
     vector_clock_hz: float
     scalar_clock_hz: float
@@ -149,7 +154,7 @@ class Target:
     @cached_property
     def hash(self) -> str:
         """Hash of the numbers (16 hex digits): equal hashes give equal times."""
-        values = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "provenance"}
+        values = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in _NO_TIME}
         return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:16]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from neuroncore.runtime import Executable
+from neuroncore.targets import Target
+from neuroncore.timing.details import details, hardware
 from neuronscope.formats import tables
 
 Rows = dict[str, pa.Table]
@@ -182,7 +184,7 @@ def events(
     return _table(tables.EVENTS, columns)
 
 
-def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], target: str) -> Rows:
+def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], target: Target) -> Rows:
     """The tables of one NTFF: the timelines of the executables that ran on a core, once each, and when they ran."""
     rows = launches.is_execution & launches.finished & (launches["device"] == core)
     names = [neff for neff in dict.fromkeys(launches.neff[rows].tolist()) if neff in programs]
@@ -194,7 +196,7 @@ def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], targ
             {
                 "neff": dictionary(names, np.arange(len(names))),
                 "name": dictionary([p.name for p in found], np.arange(len(names))),
-                "target": dictionary([target] * len(names), np.arange(len(names))),
+                "target": dictionary([target.name] * len(names), np.arange(len(names))),
                 "duration_ns": [p.program_ns for p in found],
                 "estimated_ns": [p.estimated_ns for p in found],
                 "instructions": [p.instructions.num_rows for p in found],
@@ -213,9 +215,14 @@ def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], targ
             },
         ),
     }
+    told = [
+        details(p.program, target, p.instructions, p.dma_transfers, neff) for p, neff in zip(found, names, strict=True)
+    ]
+    used["hardware"] = _table(tables.HARDWARE, hardware(target))
     for spec, parts in (
         (tables.INSTRUCTIONS, [p.instructions for p in found]),
         (tables.DMA_TRANSFERS, [p.dma_transfers for p in found]),
+        *((spec, [one[spec.name] for one in told]) for spec in tables.DETAILS),
     ):
         schema = spec.schema
         conformed = [part.select(schema.names).cast(schema) for part in parts]

@@ -172,14 +172,19 @@ class CaptureSession:
             }
             container.write(directory / "ntrace.pb", "ntrace", facts, rows)
         if self._wants(ProfileMode.DEVICE):
-            self._write_device(settings, directory, launches, facts)
+            self._write_device(settings, directory, launches, facts, target)
         if self._cpu is not None:
             container.write(directory / "cpu_util.pb", "cpu_util", facts, {"cpu_util": self._cpu.rows})
         if self._memory is not None:
             container.write(directory / "host_mem.pb", "host_mem", facts, {"host_mem": self._memory.rows})
 
     def _write_device(
-        self, settings: Settings, directory: Path, launches: _files.Launches, facts: container.Session
+        self,
+        settings: Settings,
+        directory: Path,
+        launches: _files.Launches,
+        facts: container.Session,
+        target: Target,
     ) -> None:
         ran = launches.is_execution & launches.finished
         programs: dict[str, Executable] = {}
@@ -194,7 +199,7 @@ class CaptureSession:
                 if data is not None:
                     neff.write(directory / f"neff_{hash_}_vnc_{core}.neff", data)
             name = f"profile_nc_{core}_session_{self._number}.ntff"
-            container.write(directory / name, "ntff", facts, _files.ntff(launches, core, programs, facts.target))
+            container.write(directory / name, "ntff", facts, _files.ntff(launches, core, programs, target))
 
     def _facts(self, settings: Settings, target: Target) -> container.Session:
         assert self.capture is not None

@@ -82,7 +82,7 @@ def write(path: str | os.PathLike[str], kind: str, session: Session, rows: Mappi
     for name, spec in specs.items():
         table = _as_table(spec, given.get(name, {}))
         for start in range(0, max(table.num_rows, 1), _ROWS_PER_TABLE):
-            part = table.slice(start, _ROWS_PER_TABLE)
+            part = table.slice(start, _ROWS_PER_TABLE).unify_dictionaries().combine_chunks()
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, part.schema, options=_COMPRESSED) as writer:
                 writer.write_table(part)

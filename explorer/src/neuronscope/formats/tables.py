@@ -12,6 +12,7 @@ __all__ = [
     "ALLOCATIONS",
     "BY_KIND",
     "CPU_UTIL",
+    "DETAILS",
     "DMA_TRANSFERS",
     "EVENTS",
     "EXECUTIONS",
@@ -236,6 +237,9 @@ HOST_MEM = spec(
     """,
 )
 
+#: What an NTFF says of each executable beside its timeline.
+DETAILS = (INSTRUCTION_DETAILS, WAITS, ALLOCATIONS, TENSORS)
+
 BY_KIND: dict[str, tuple[TableSpec, ...]] = {
     "trace_info": (),
     "ntrace": (EXECUTIONS, EVENTS),
@@ -244,10 +248,7 @@ BY_KIND: dict[str, tuple[TableSpec, ...]] = {
         PROGRAM_EXECUTIONS,
         INSTRUCTIONS,
         DMA_TRANSFERS,
-        INSTRUCTION_DETAILS,
-        WAITS,
-        ALLOCATIONS,
-        TENSORS,
+        *DETAILS,
         HARDWARE,
     ),
     "cpu_util": (CPU_UTIL,),
