@@ -159,6 +159,7 @@ def build(
                 "stream_id": 0,
                 "process_id": 1,
                 "correlation": flow,
+                "launch_ts": host + 5_000,
                 "enqueue_ts": host + 12_000,
                 "start_ts": start,
                 "end_ts": end,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from neuronscope.schema import own
 from neuronscope.store.query import SqlError as QueryError
@@ -112,14 +113,17 @@ class Profile:
                 self._files.setdefault(table_name, []).append(path)
             for table_name, paths in self._files.items():
                 listed = ", ".join(_sql_text(_escape_glob(str(path.resolve()))) for path in paths)
+                added = _absent_columns(table_name, pq.read_schema(paths[0]).names)
                 self._connection.execute(
-                    f'CREATE VIEW "{table_name}" AS SELECT * FROM read_parquet([{listed}], union_by_name := true)'
+                    f'CREATE VIEW "{table_name}" AS '
+                    f"SELECT *{added} FROM read_parquet([{listed}], union_by_name := true)"
                 )
         else:
             for table_name, table in tables.items():
                 self._files[table_name] = []
                 self._connection.register("_incoming", table)
-                self._connection.execute(f'CREATE TABLE "{table_name}" AS SELECT * FROM _incoming')
+                added = _absent_columns(table_name, table.column_names)
+                self._connection.execute(f'CREATE TABLE "{table_name}" AS SELECT *{added} FROM _incoming')
                 self._connection.unregister("_incoming")
         for table_name, columns in schemas.items():
             if table_name not in self._files:
@@ -347,6 +351,7 @@ def published_schema() -> Mapping[str, Any]:
     return json.loads(text)
 
 
+_OWN_TABLES = frozenset(table.name for table in own.OWN_TABLES)
 _SQL_TYPES = {
     "int64": "BIGINT",
     "int32": "INTEGER",
@@ -376,6 +381,17 @@ def table_schemas() -> Mapping[str, Mapping[str, str]]:
     for table in own.OWN_TABLES:
         found[table.name] = {column.name: _sql_type(column.type) for column in table.columns}
     return found
+
+
+def _absent_columns(table: str, present: Sequence[str]) -> str:
+    """What to select besides `*`: columns of ours that a profile of an older version lacks, as unknown."""
+    unknown = {"VARCHAR": "''", "BOOLEAN": "false"}
+    declared = table_schemas().get(table, {}) if table in _OWN_TABLES else {}
+    return "".join(
+        f', {unknown.get(kind, "-1")}::{kind} AS "{column}"'
+        for column, kind in declared.items()
+        if column not in present
+    )
 
 
 def _folder_identity(folder: Path | None) -> tuple[int, int] | None:

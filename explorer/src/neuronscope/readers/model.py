@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from neuronscope.readers import lanes
 from neuronscope.readers.arguments import Inputs, attributes, decode, emulator_facts, print_inputs, texts_of
+from neuronscope.readers.attribution import contexts
 from neuronscope.readers.exact import Int64, TextColumn
 from neuronscope.readers.keys import codes_of, latest_row, lookup, lookup_sorted, match_arrows, pair_codes
 from neuronscope.readers.narrow import narrow
@@ -64,6 +65,7 @@ def build(trace: Trace, emit: Emit) -> Built:
         model.find_steps,
         model.link_hosts,
         model.make_executions,
+        model.place_executions,
         model.make_gaps,
         model.make_tracks,
         model.make_flows,
@@ -283,6 +285,7 @@ class _Model:
             "stream_id": ev.stream[rows],
             "process_id": self.process[rows],
             "correlation": ev.correlation[rows],
+            "launch_ts": self._launched(),
             "enqueue_ts": enqueue,
             "start_ts": start,
             "end_ts": end,
@@ -458,6 +461,7 @@ class _Model:
             "stream_id": column["stream_id"].astype(np.int64),
             "process_id": np.full(len(identity), self.main_pid, np.int64),
             "correlation": column["correlation"].astype(np.int64),
+            "launch_ts": self._launched(),
             "enqueue_ts": column["enqueue_ns"].astype(np.int64),
             "start_ts": start,
             "end_ts": end,
@@ -487,10 +491,45 @@ class _Model:
             names[np.where(rows >= 0, self.name_code[rows], len(self.names))] if len(self.ev) else names[rows * 0 - 1]
         )
 
+    def place_executions(self) -> None:
+        """Module, region, source line and stack of the calls that launched device work, where the file has none."""
+        execution = self.execution
+        op = execution["op_event_id"]
+        call = op if self.trace.neuron or not len(self.ev) else np.where(self.launch_of >= 0, self.launch_of, op)
+        found = contexts(self.ev, self.names, self.name_code, call, self._forward_of(op))
+        for column, texts in found.items():
+            held = execution.get(column)
+            execution[column] = texts if held is None else np.where(held == "", texts, held)
+
+    def _forward_of(self, op: Int64) -> Int64:
+        """The forward operator of each backward operator call, by fwdbwd arrows to it or to a call around it."""
+        found = np.full(len(op), -1, np.int64)
+        links = self.arrow_links()
+        if links is None or not len(op):
+            return found
+        tail, head, kind = links
+        keep = (kind == "fwdbwd") & (tail >= 0) & (head >= 0)
+        if not keep.any():
+            return found
+        parent_of = np.full(len(self.ev), -1, np.int64)
+        parent_of[self.op_rows] = self.op_parent
+        forward = np.full(len(self.ev), -1, np.int64)
+        forward[head[keep]] = tail[keep]
+        at = op.copy()
+        while (open_ := (at >= 0) & (found < 0)).any():
+            found[open_] = forward[at[open_]]
+            at = np.where(at >= 0, parent_of[at], -1)
+        return found
+
+    def _launched(self) -> Int64:
+        """When the call that launched each execution began, -1 unknown."""
+        if not len(self.ev):
+            return np.full(len(self.launch_of), -1, np.int64)
+        return np.where(self.launch_of >= 0, self.ev.start[self.launch_of], -1)
+
     def make_gaps(self) -> None:
         """Idle time before each execution on its device, with its cause where the file can tell."""
         execution = self.execution
-        ev = self.ev
         start, end = execution["start_ts"], execution["end_ts"]
         count = len(start)
         device = pair_codes(execution["process_id"], execution["device"])
@@ -500,7 +539,7 @@ class _Model:
         previous = np.full(count, -1, np.int64)
         previous[order] = latest_row(device[order], end[order], order)
         gap = np.where(before >= 0, np.maximum(start - before, 0), -1)
-        launched = np.where(self.launch_of >= 0, ev.start[self.launch_of], -1) if len(ev) else np.full(count, -1)
+        launched = execution["launch_ts"]
         enqueued = execution["enqueue_ts"]
         if "gap_cause" in execution:  # recorded
             gap = np.where(

@@ -95,6 +95,7 @@ EXECUTION = spec(
     stream_id          int64   stream
     process_id         int64   process
     correlation        int64   correlation id, -1 none
+    launch_ts          int64   when the host call that launched it began, -1 unknown
     enqueue_ts         int64   when the host had enqueued it, -1 unknown
     start_ts           int64   device start
     end_ts             int64   device end
@@ -109,8 +110,10 @@ EXECUTION = spec(
     flops              int64   -1 unknown
     shapes             string  input shapes
     dtypes             string  input dtypes
-    module_path        string  nn.Module path
+    module_path        string  nn.Module path; of backward work that of its forward operator
+    region             string  record_function ranges around the launch, outermost first: 'forward > attention'
     source             string  file.py:line
+    stack              string  Python frames around the launch, outermost first, separated by ';'
     step               int64   step number, -1 outside
     physical_cores     int32   how many hardware events it has
     rank               int32   distributed rank, -1 unknown
