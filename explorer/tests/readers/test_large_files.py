@@ -9,7 +9,15 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 from neuronscope import readers
-from neuronscope.readers import helper, json_events, source
+from neuronscope.readers import helper, json_events, native, source
+
+TOKENIZERS = ["plain", *(["native"] if native._tokenize is not None else [])]
+
+
+@pytest.fixture(params=TOKENIZERS)
+def tokenizer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain one has helper processes, the native one helper threads."""
+    monkeypatch.setenv("NEURONSCOPE_TOKENIZER", request.param)
 
 
 @pytest.fixture
@@ -28,6 +36,7 @@ def tables(path: Path, folder: Path) -> tuple[readers.IngestResult, dict[str, ob
     return result, found
 
 
+@pytest.mark.usefixtures("tokenizer")
 @pytest.mark.parametrize("ending", ["json", "json.gz"])
 def test_helpers_and_spill_files_change_nothing(
     synthetic: ModuleType, tmp_path: Path, request: pytest.FixtureRequest, ending: str
@@ -42,6 +51,7 @@ def test_helpers_and_spill_files_change_nothing(
     assert found == small
 
 
+@pytest.mark.usefixtures("tokenizer")
 def test_damage_in_a_large_file_is_counted_at_its_offset(
     synthetic: ModuleType, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -64,23 +74,24 @@ def test_damage_in_a_large_file_is_counted_at_its_offset(
 def test_a_helper_that_dies_loses_nothing(
     synthetic: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = helper.Helper.parse
+    monkeypatch.setenv("NEURONSCOPE_TOKENIZER", "plain")
+    real = helper._Process.parse
     calls = []
 
-    def parse(self: helper.Helper, start: int, end: int) -> object:
+    def parse(self: helper._Process, start: int, end: int) -> object:
         calls.append(start)
         if len(calls) == 2:
             self._process.kill()
         return real(self, start, end)
 
-    monkeypatch.setattr(helper.Helper, "parse", parse)
+    monkeypatch.setattr(helper._Process, "parse", parse)
     expected = synthetic.write(tmp_path / "cuda.json", steps=2, calls=300)
     result, _ = tables(tmp_path / "cuda.json", tmp_path / "out")
     assert len(calls) >= 2
     assert (result.stored, result.skipped) == (expected.events, 0)
 
 
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("large", "tokenizer")
 def test_several_gzip_members_and_trailing_bytes(synthetic: ModuleType, tmp_path: Path) -> None:
     expected = synthetic.write(tmp_path / "cuda.json", steps=2, calls=300)
     data = (tmp_path / "cuda.json").read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from pathlib import Path
 from types import ModuleType
@@ -91,3 +92,22 @@ def test_the_built_page_is_small_and_asks_no_other_host() -> None:
     assert sum(p.stat().st_size for p in files) < 500_000
     loaded = "".join(p.read_text() for p in files if p.suffix in {".html", ".css"})
     assert re.findall(r"(?:src|href)=\"https?:|url\(\"?https?:", loaded) == []
+
+
+def test_the_tokenizer_is_left_out_with_a_note_when_it_is_not_wanted_or_does_not_compile(
+    hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "readers").mkdir()
+    (tmp_path / "readers" / "_tokenizer.abi3.so").write_bytes(b"of an older source")
+    monkeypatch.setattr(hook, "READERS", tmp_path / "readers")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    os.utime(tmp_path / "readers" / "_tokenizer.abi3.so", (0, 0))
+    built, said = hook.build_native()
+    assert built is None
+    assert "C++20 compiler" in said
+    assert "plain Python" in said
+    assert not list((tmp_path / "readers").iterdir())
+    monkeypatch.setenv("NEURONSCOPE_SKIP_NATIVE", "1")
+    assert hook.build_native()[0] is None
+    assert "NEURONSCOPE_SKIP_NATIVE" in hook.build_native()[1]

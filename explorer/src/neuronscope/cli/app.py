@@ -114,7 +114,9 @@ def _fail(text: str) -> int:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"neuronscope {version('neuronscope')}")
+        from neuronscope.readers.native import tokenizer
+
+        typer.echo(f"neuronscope {version('neuronscope')} ({tokenizer()} tokenizer)")
         raise typer.Exit
 
 

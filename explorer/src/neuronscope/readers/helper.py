@@ -1,7 +1,8 @@
-"""Helper processes that parse pieces of a file, so that more than one core works on it.
+"""Helpers that parse pieces of a file, so that more than one core works on it.
 
-A helper is this interpreter running `main` below. It is no `multiprocessing` worker, because those import the user's
-script again, which a script that only calls `neuronscope.open(path)` need not be prepared for.
+With the native tokenizer, which lets go of the interpreter's lock, a helper is a thread. Otherwise it is this
+interpreter running `main` below: no `multiprocessing` worker, because those import the user's script again, which a
+script that only calls `neuronscope.open(path)` need not be prepared for.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import sys
 import threading
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
-from neuronscope.readers.pieces import Piece, parse_piece
+from neuronscope.readers.native import parse_piece, tokenizer
+from neuronscope.readers.pieces import Piece
+from neuronscope.readers.source import Source
 from neuronscope.readers.texts import Spill
 
-__all__ = ["Helper", "HelperLostError", "cores", "helpers_wanted"]
+__all__ = ["Helper", "HelperLostError", "cores", "helpers_wanted", "open_helper"]
 
 _WORTH_BYTES = 24 << 20  # a helper takes about 0.4 s to start
 _MOST = 3
@@ -41,7 +45,49 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Helper:
+class Helper(Protocol):
+    """Parses pieces for another; a context manager that ends it."""
+
+    def parse(self, start: int, end: int) -> Piece | None:
+        """The events between two offsets of the source; None when they need mending. One call at a time.
+
+        Raises:
+            HelperLostError: no answer.
+        """
+        ...
+
+    def __enter__(self) -> Helper: ...
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None: ...
+
+
+def open_helper(source: Source, spill: Path) -> Helper:
+    """A helper for a source that is a file; what it spills goes to the file `spill`."""
+    if tokenizer() == "native":
+        return _Thread(source, spill)
+    if source.path is None:
+        raise ValueError("a helper process needs a file")
+    return _Process(source.path, spill)
+
+
+class _Thread:
+    """No more than a spill of its own: the thread is the caller's."""
+
+    def __init__(self, source: Source, spill: Path) -> None:
+        self._source = source
+        self._spill = Spill(spill)
+
+    def parse(self, start: int, end: int) -> Piece | None:
+        return parse_piece(self._source.data[start:end], self._spill)
+
+    def __enter__(self) -> Helper:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        self._spill.close()
+
+
+class _Process:
     """One process; `parse` is called by one thread at a time."""
 
     def __init__(self, source: Path, spill: Path) -> None:
@@ -55,11 +101,6 @@ class Helper:
         )
 
     def parse(self, start: int, end: int) -> Piece | None:
-        """The events between two offsets of the source; None when they need mending.
-
-        Raises:
-            HelperLostError: no answer.
-        """
         process = self._process
         with self._lock:
             if process.stdin is None or process.stdout is None:

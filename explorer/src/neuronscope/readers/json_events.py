@@ -23,7 +23,8 @@ import msgspec
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers.ahead import Ahead
-from neuronscope.readers.helper import Helper, helpers_wanted
+from neuronscope.readers.helper import Helper, helpers_wanted, open_helper
+from neuronscope.readers.native import parse_piece
 from neuronscope.readers.pieces import (
     REFUSED,
     Columns,
@@ -32,7 +33,6 @@ from neuronscope.readers.pieces import (
     Piece,
     columns_of,
     concat,
-    parse_piece,
     tighten,
 )
 from neuronscope.readers.salvage import EVENT_KEYS, MAX_DEPTH, MAX_EVENT_BYTES, extent, mend_event, mend_value
@@ -98,7 +98,7 @@ def parse(
             if source.path and scratch:
                 spill = stack.enter_context(contextlib.closing(Spill(scratch / f"{SPILL_PREFIX}0")))
                 spills = [scratch / f"{SPILL_PREFIX}{n + 1}" for n in range(helpers_wanted(len(source.data)))]
-                helpers = [stack.enter_context(Helper(source.path, path)) for path in spills]
+                helpers = [stack.enter_context(open_helper(source, path)) for path in spills]
             walker = _Walker(source, where, progress, spill, helpers)
             stack.callback(walker.ahead.close)
             return walker.document()

@@ -17,12 +17,24 @@ from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, na
 from neuronscope.readers.narrow import constant, narrow, one_dictionary
 from neuronscope.readers.texts import Spill, Stored, Texts
 
-__all__ = ["REFUSED", "Columns", "Event", "LooseEvent", "Piece", "columns_of", "concat", "parse_piece", "tighten"]
+__all__ = [
+    "ABSENT",
+    "NO_IDS",
+    "REFUSED",
+    "Columns",
+    "Event",
+    "LooseEvent",
+    "Piece",
+    "columns_of",
+    "concat",
+    "parse_piece",
+    "tighten",
+]
 
 Int8 = npt.NDArray[np.int8]
 
 _MISSING = msgspec.Raw(b"")
-_ABSENT = float("nan")  # what no JSON holds
+ABSENT = float("nan")  # what no JSON holds
 _IN_NS = 2
 _Id = int | str | float | None
 
@@ -33,8 +45,8 @@ class Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
-    pid: _Id = _ABSENT
-    tid: _Id = _ABSENT
+    pid: _Id = ABSENT
+    tid: _Id = ABSENT
     ts: msgspec.Raw = _MISSING
     dur: msgspec.Raw = _MISSING
     id: msgspec.Raw = _MISSING
@@ -161,7 +173,7 @@ def tighten(loose: LooseEvent) -> Event:
 
     def scalar(raw: msgspec.Raw) -> _Id:
         if not len(raw):
-            return _ABSENT
+            return ABSENT
         try:
             value = msgspec.json.decode(raw)
         except REFUSED:
@@ -221,7 +233,7 @@ def _numbered(values: Sequence[_Id]) -> pa.DictionaryArray:
     """Process or thread ids of any type, as JSON text (empty: none)."""
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     codes = np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
-    texts = [b"" if value is _ABSENT else msgspec.json.encode(value) for value in numbers]
+    texts = [b"" if value is ABSENT else msgspec.json.encode(value) for value in numbers]
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(texts, pa.binary()))
 
 
@@ -234,13 +246,13 @@ _ID_KEYS = {
     "bytes": (("bytes", b'"bytes"'),),
     "execution_id": (("execution_id", b'"execution_id"'),),
 }
-_NO_IDS = ("python_function", "ac2g", "fwdbwd")  # categories whose arguments hold none of these; often half of a trace
+NO_IDS = ("python_function", "ac2g", "fwdbwd")  # categories whose arguments hold none of these; often half of a trace
 
 
 def _ids_of(args: Sequence[Any], texts: TextColumn, category: pa.DictionaryArray) -> dict[str, Int64]:
     """The ids among the arguments, as columns; a column without any value is left out."""
     count = len(args)
-    wanted = np.array([name not in _NO_IDS for name in category.dictionary.to_pylist()] or [False], np.bool_)
+    wanted = np.array([name not in NO_IDS for name in category.dictionary.to_pylist()] or [False], np.bool_)
     rows = np.flatnonzero(wanted[category.indices.to_numpy()] & (texts.lengths > 2)) if count else np.zeros(0, np.int64)
     if not len(rows):
         return {}

@@ -1,0 +1,23 @@
+"""Compiles the optional tokenizer: what `hatch_build.py native` and the build hook run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+setup(
+    name="neuronscope-tokenizer",
+    ext_modules=[
+        Extension(
+            "_tokenizer",
+            sources=[str(Path(__file__).resolve().parent / "tokenizer.cpp")],
+            extra_compile_args=["/std:c++20"]
+            if os.name == "nt"
+            else ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra"],
+            language="c++",
+            py_limited_api=True,  # one file for Python 3.11 and all later ones
+        )
+    ],
+)

@@ -1,0 +1,172 @@
+"""The optional compiled reader of event pieces: what `pieces.parse_piece` does, several times as fast.
+
+`native/tokenizer.cpp` scans strict JSON into typed buffers; here these become the columns of a `Piece`. Whatever is out
+of the ordinary goes to the plain parser, which is also the oracle of its tests: both must give the same columns.
+
+NEURONSCOPE_TOKENIZER=plain or native chooses one; by default the compiled one is taken where it was built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from neuronscope.formats.errors import FormatError
+from neuronscope.readers import pieces
+from neuronscope.readers.exact import Int64, TextColumn, exact_nanoseconds, int64, nanoseconds_meant
+from neuronscope.readers.narrow import constant, narrow
+from neuronscope.readers.pieces import ABSENT, NO_IDS, REFUSED, Piece
+from neuronscope.readers.texts import Spill
+
+__all__ = ["parse_piece", "tokenizer"]
+
+_SOURCES = ("correlation", "external_id", "external_id", "device", "stream", "stream", "bytes", "execution_id")
+_INT64_MIN = -(2**63)
+_FIRST_ID = 2  # of the columns that an odd value can belong to: 0 is the time, 1 the duration
+_id = msgspec.json.Decoder(int | str | float | None)
+_text = msgspec.json.Decoder(str)
+
+_tokenize: Callable[[bytes], dict[str, Any] | None] | None = None
+with contextlib.suppress(ImportError):  # a wheel without it
+    _tokenize = importlib.import_module("neuronscope.readers._tokenizer").tokenize
+
+
+def tokenizer() -> str:
+    """Which one reads events: "native" or "plain".
+
+    Raises:
+        FormatError: NEURONSCOPE_TOKENIZER asks for something that is not there.
+    """
+    wanted = os.environ.get("NEURONSCOPE_TOKENIZER", "")
+    if wanted not in ("", "plain", "native"):
+        raise FormatError(f"NEURONSCOPE_TOKENIZER={wanted}: plain or native")
+    if wanted == "native" and _tokenize is None:
+        raise FormatError(
+            "NEURONSCOPE_TOKENIZER=native: the native tokenizer is not built; install with a C++ compiler"
+        )
+    return wanted or ("plain" if _tokenize is None else "native")
+
+
+def parse_piece(text: bytes, spill: Spill | None) -> Piece | None:
+    """Events separated by commas, strictly; None when anything in the text is out of order."""
+    if _tokenize is not None and tokenizer() == "native":
+        found = _tokenize(text)
+        piece = None if found is None else _piece(found, spill)
+        if piece is not None:
+            return piece
+    return pieces.parse_piece(text, spill)
+
+
+def _piece(found: dict[str, Any], spill: Spill | None) -> Piece | None:
+    """The columns; None when a value is of a kind that the plain parser has to judge."""
+    try:
+        ph, category, name = (_coded(*found[key]) for key in ("ph", "cat", "name"))
+        pid, tid = (_numbered(*found[key]) for key in ("pid", "tid"))
+    except REFUSED:
+        return None
+    ts, dur = (np.frombuffer(found[key][0], np.int64) for key in ("ts", "dur"))
+    has_ts, has_dur = np.frombuffer(found["ts"][1], np.int8), np.frombuffer(found["dur"][1], np.bool_)
+    numbers: list[Int64 | None] = [np.frombuffer(part, np.int64) if part else None for part in found["numbers"]]
+    wanted = np.array([text not in NO_IDS for text in category.dictionary.to_pylist()], np.bool_)
+    has_ids = wanted[category.indices.to_numpy()]
+    if found["odd"] and not _judge(found["odd"], (ts, dur), (has_ts, has_dur), numbers, has_ids):
+        return None
+    ids: dict[str, Int64] = {}
+    for key, values in zip(_SOURCES, numbers, strict=True):
+        if values is None:
+            continue
+        here = np.where(has_ids, values, -1)
+        before = ids.get(key)
+        if before is not None and (before < -1).any():
+            return None  # which name the id is taken from depends on the texts around
+        ids[key] = here if before is None else np.where(before >= 0, before, here)
+    id_texts, args = (_texts(*found[key]) for key in ("id", "args"))
+    count = len(ts)
+    return Piece(
+        ph=ph,
+        cat=category,
+        name=name,
+        pid=pid,
+        tid=tid,
+        ids=spill.store(id_texts) if spill else id_texts.binary(),
+        args=spill.store(args) if spill else args.binary(),
+        ts=ts,
+        has_ts=has_ts,
+        dur=narrow(dur),
+        has_dur=has_dur,
+        **{key: narrow(ids.get(key, constant(-1, count))) for key in dict.fromkeys(_SOURCES)},
+    )
+
+
+def _judge(
+    odd: list[tuple[int, int, bytes]],
+    times: tuple[Int64, Int64],
+    valid: tuple[Any, Any],
+    numbers: list[Int64 | None],
+    has_ids: Any,
+) -> bool:
+    """Fill in times and ids that are not in plain digits; False when the plain parser has to."""
+    in_ns, refused = [], []
+    for column, row, raw in odd:
+        if column < _FIRST_ID:
+            text = raw.decode()
+            parsed = exact_nanoseconds(text)
+            if parsed is not None:
+                times[column][row], valid[column][row] = parsed, True
+            elif column == 0 and len(raw) >= 18:
+                meant = nanoseconds_meant(text)
+                if meant is not None:
+                    times[0][row], valid[0][row] = meant, 2
+                    in_ns.append(row)
+        elif has_ids[row]:
+            try:
+                value = _id.decode(raw)
+            except REFUSED:
+                refused.append(row)
+                continue
+            if value == _INT64_MIN:  # in range or not, as the ids around it are
+                return False
+            target = numbers[column - _FIRST_ID]
+            if target is not None:
+                target[row] = int64(value)
+    for row in in_ns:
+        times[1][row] = (times[1][row] + 500) // 1000
+    for values in numbers:
+        if values is not None:
+            values[refused] = -1
+    return True
+
+
+def _coded(codes: bytearray, contents: list[bytes]) -> pa.DictionaryArray:
+    """A column of texts from the contents of its JSON strings."""
+    texts = [_text.decode(b'"' + content + b'"') for content in contents]
+    return _dictionary(codes, texts, texts, pa.string())
+
+
+def _numbered(codes: bytearray, raw: list[bytes]) -> pa.DictionaryArray:
+    """Process or thread ids of any type, as JSON text (empty: none)."""
+    values = [_id.decode(text) if text else ABSENT for text in raw]
+    texts = [b"" if value is ABSENT else msgspec.json.encode(value) for value in values]
+    return _dictionary(codes, values, texts, pa.binary())
+
+
+def _dictionary(codes: bytearray, values: list[Any], texts: list[Any], kind: pa.DataType) -> pa.DictionaryArray:
+    """Codes for texts, of which equal `values` are one."""
+    indices = np.frombuffer(codes, np.int32)
+    first: dict[Any, int] = {}
+    numbers = [first.setdefault(value, len(first)) for value in values]
+    if len(first) < len(values):
+        indices = np.array(numbers, np.int32)[indices]
+        texts = [texts[numbers.index(number)] for number in range(len(first))]
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(texts, kind))
+
+
+def _texts(offsets: bytearray, data: bytes) -> TextColumn:
+    return TextColumn(np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64))
