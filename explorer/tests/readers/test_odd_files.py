@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
+import lzma
+import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,13 +103,23 @@ def test_bare_words_in_arguments_are_unknown(ingest: Ingest, word: str) -> None:
         AFTER.replace('"ts": 90.000,', '"ts": 90.000'),
         AFTER.replace('"args": {}', '"args": {},'),
         AFTER.replace('"dur": 1.000', '"dur": 01.000'),
+        AFTER.replace('"after"', '"after'),
+        AFTER.replace('"dur": 1.000', '"dur": 1,000'),
+        AFTER.replace('"dur": 1.000', '"dur": +1.000'),
+        AFTER.removesuffix("}"),
+        AFTER.removesuffix("}}"),
     ],
-    ids=["open quote", "comma", "trailing comma", "leading zero"],
+    ids=[
+        *("open quote", "comma", "trailing comma", "leading zero", "close quote", "decimal comma", "plus", "bracket"),
+        "two brackets",
+    ],
 )
 def test_broken_punctuation_costs_no_event(ingest: Ingest, broken: str) -> None:
-    profile = ingest(document(broken))
-    assert counts(profile) == (4, 4, 1, 0)
-    assert "after" in names(profile)
+    profile = ingest(document(broken, LAUNCH.replace("cudaLaunchKernel", "cudaStreamSynchronize")))
+    assert counts(profile) == (5, 5, 1, 0)
+    durations = dict(zip(names(profile), profile.table("SystemProfileEvents")["duration_ns"].to_pylist(), strict=True))
+    assert durations["after"] == 1000
+    assert profile.result.device_time_ns == 10_000
 
 
 def test_an_event_beyond_repair_is_skipped_and_its_neighbours_stay(ingest: Ingest) -> None:
@@ -169,7 +184,11 @@ def test_an_array_without_its_bracket_loads_as_it_is(ingest: Ingest) -> None:
 
 
 @pytest.mark.parametrize(
-    "encode", [lambda t: b"\xef\xbb\xbf" + t.replace("\n", "\r\n").encode(), lambda t: t.encode("utf-16")]
+    "encode",
+    [
+        lambda t: b"\xef\xbb\xbf" + t.replace("\n", "\r\n").encode(),
+        *(lambda t, coding=coding: t.encode(coding) for coding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32")),
+    ],
 )
 def test_what_windows_tools_make_of_a_file_loads(ingest: Ingest, encode: Callable[[str], bytes]) -> None:
     assert counts(ingest(encode(document()))) == (3, 3, 0, 0)
@@ -262,3 +281,109 @@ def test_damage_in_a_large_file_costs_only_the_damaged_events(ingest: Ingest, sy
 def test_bytes_that_are_not_utf8_in_arguments_are_replaced_and_counted(ingest: Ingest) -> None:
     text = document(AFTER.replace('"args": {}', '"args": {"note": "caf@"}'), AFTER)
     assert counts(ingest(text.encode().replace(b"@", b"\xe9"))) == (5, 5, 1, 0)
+
+
+def test_two_writers_in_one_file_cost_only_the_event_that_was_cut(ingest: Ingest) -> None:
+    text = document(AFTER)
+    at = text.index(KERNEL) + 4
+    profile = ingest(text[:at] + document(KERNEL.replace("ok_kernel", "other")) + text[at:])
+    assert {"aten::add", "cudaLaunchKernel", "ok_kernel", "other"} <= set(names(profile))
+    assert profile.result.stored + profile.result.skipped == profile.result.events_in_file
+
+
+@pytest.mark.parametrize("between", ["\n", ",\n", "\r\n\r\n"], ids=["line", "comma", "blank line"])
+def test_one_event_per_line_without_a_list_loads(ingest: Ingest, between: str) -> None:
+    profile = ingest(between.join((OP, LAUNCH, KERNEL)) + between)
+    assert counts(profile) == (3, 3, 0, 0)
+    assert "no_list" in kinds(profile)
+
+
+def test_names_tell_crossing_begin_and_end_rows_apart(ingest: Ingest) -> None:
+    def row(ph: str, name: str, ts: int, **args: int) -> dict[str, Any]:
+        return {"ph": ph, "name": name, "ts": ts, "pid": 1, "tid": 1, "args": args}
+
+    profile = ingest([row("B", "a", 1, x=1, y=1), row("B", "b", 2), row("E", "a", 5, y=2), row("E", "", 7)])
+    table = profile.table("SystemProfileEvents")
+    durations = dict(zip(names(profile), table["duration_ns"].to_pylist(), strict=True))
+    assert durations == {"a": 4_000, "b": 5_000}
+    assert json.loads(table["extra_attributes_json"][0].as_py()) == {"x": 1, "y": 2}
+
+
+def test_an_async_end_without_a_name_ends_what_its_id_began(ingest: Ingest) -> None:
+    begin = {"ph": "b", "cat": "c", "id": 1, "name": "a", "ts": 5, "pid": 1, "tid": 1}
+    profile = ingest([begin, {**begin, "ph": "e", "name": "", "ts": 9}])
+    assert profile.table("SystemProfileEvents")["duration_ns"].to_pylist() == [4_000]
+
+
+def test_an_event_mended_twice_is_one_repaired_event(ingest: Ingest) -> None:
+    bad = KERNEL.replace('"dur": 10.000', '"dur": NaN').replace("30.000", "60.000")
+    assert counts(ingest(document(bad))) == (4, 4, 1, 0)
+    assert counts(ingest(document(bad.replace("60.000", "NaN")))) == (4, 3, 0, 1)
+
+
+def test_the_duration_that_stands_for_unknown_counts_in_no_total(ingest: Ingest) -> None:
+    profile = ingest(document(KERNEL.replace('"dur": 10.000', '"dur": 4294967295').replace("30.000", "60.000")))
+    assert (profile.result.device_time_ns, profile.result.repaired) == (10_000, 1)
+
+
+@pytest.mark.parametrize(
+    ("category", "slices"),
+    [
+        ("mtia_ccp_events", 1),
+        ("collective_comm", 1),
+        ("vendor_memcpy", 1),
+        ("cuda_sync", 0),
+        ("npu_user_annotation", 0),
+    ],
+)
+def test_rows_of_other_devices_are_device_work_and_waits_are_not(ingest: Ingest, category: str, slices: int) -> None:
+    profile = ingest(document().replace('"kernel"', f'"{category}"'))
+    assert (profile.result.device_slices, profile.result.processes) == (slices, 1)
+
+
+def test_one_graph_launch_of_many_kernels_is_no_fault(ingest: Ingest) -> None:
+    kernels = [KERNEL.replace("30.000", f"{30 + 20 * i}.000") for i in range(1, 50)]
+    profile = ingest(document(*kernels).replace("cudaLaunchKernel", "cudaGraphLaunch"))
+    assert kinds(profile) == {}
+    assert {row["op"] for row in profile.table("Execution").to_pylist()} == {"aten::add"}
+
+
+def test_the_profilers_overhead_is_no_process(ingest: Ingest) -> None:
+    row = '{"ph": "X", "cat": "overhead", "name": "Activity Buffer Request", "pid": -1, "tid": 0, "ts": 31, "dur": 4}'
+    assert ingest(document(row)).result.processes == 1
+
+
+def test_an_empty_object_at_the_end_of_the_list_is_no_loss(ingest: Ingest) -> None:
+    assert kinds(ingest(document("{}"))) == {}
+
+
+@pytest.mark.parametrize("ending", ["bz2", "xz", "tar", "tar.gz", "zip"])
+def test_however_it_is_packed_it_opens(ingest: Ingest, tmp_path: Path, ending: str) -> None:
+    packed = tmp_path / f"trace.json.{ending}"
+    text = document(AFTER).encode()
+    if ending in ("bz2", "xz"):
+        packed.write_bytes(bz2.compress(text) if ending == "bz2" else lzma.compress(text))
+    elif ending == "zip":
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("../../run/trace.json", text)
+    else:
+        with tarfile.open(packed, "w:gz" if ending == "tar.gz" else "w") as archive:
+            member = tarfile.TarInfo("../../run/trace.json")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    assert counts(ingest(packed)) == (4, 4, 0, 0)
+    assert not (tmp_path.parent / "run").exists()
+    packed.write_bytes(packed.read_bytes()[:-40])
+    if ending in ("bz2", "xz", "tar"):
+        return  # what was readable is shown
+    with pytest.raises(FormatError, match="archive"):
+        ingest(packed)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("h.xplane.pb", r"trace\.json\.gz"), ("r.nsys-rep", "nsys export"), ("r.pftrace", "--output-format json")],
+)
+def test_a_neighbouring_tools_file_says_what_to_open_instead(ingest: Ingest, name: str, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        ingest(b"\x0a\x10\x50\x01abc", name)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import (
+    archive,
     chrome,
     device_pair,
     model,
@@ -27,7 +28,6 @@ from neuronscope.readers import (
     source,
     texts,
     write,
-    zipped,
 )
 from neuronscope.readers.result import IngestResult, IngestWarning, Progress
 from neuronscope.readers.trace import Trace
@@ -109,18 +109,18 @@ def detect(path: str | os.PathLike[str]) -> Reader:
             f"{path}: neither a file nor a folder. A trace is read more than once: save it to a file first"
         )
     with path.open("rb") as file:
-        head = file.read(4096)
-    if not head:
+        first = file.read(4096)
+    head = source.head(path, 4096) if source.packed(first) else first
+    if not first.strip() or not (head or source.packed(first)):
         raise FormatError(f"{path}: empty file")
-    if head[:4] == b"PK\x03\x04":
-        return zipped.ZipReader(path, detect)
+    if archive.is_archive(head):
+        return archive.ArchiveReader(path, detect)
     if head[:16] == b"SQLite format 3\0":
         return _File("Nsight Systems export", path, lambda progress, _: nsys.read_nsys(path, progress), (path,))
     if (
-        head[:2] == b"\x1f\x8b"
-        or head[:4] == b"\x28\xb5\x2f\xfd"
+        source.packed(first)
         or head.lstrip(b"\xef\xbb\xbf \t\r\n\0")[:1] in (b"{", b"[")
-        or head[:2] in (b"\xff\xfe", b"\xfe\xff")
+        or source.wide_encoding(head[:4])
     ):
         if rocprof.is_json(head):
             return _File("rocprof output", path, lambda progress, _: rocprof.read_json(path, progress), (path,))
@@ -131,13 +131,29 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         return _File("rocprof output", path, lambda progress, _: rocprof.read_csv([path], progress), (path,))
     if path.suffix in (".ntff", ".neff") and not session.is_session(path.parent):
         return _pair(path)
+    for ending, what in _NOT_READ.items():
+        if path.name.lower().endswith(ending):
+            raise FormatError(f"{path}: {what}")
     if path.suffix in (".pb", ".ntff", ".neff"):
         raise FormatError(f"{path}: one file of a session; give its folder {path.parent}")
     raise FormatError(
-        f"{path}: unknown format. Looked for: a trace in JSON (.json, .json.gz, .json.zst) with traceEvents, a "
-        f"neuron-explorer JSON export, a zip, an Nsight Systems export (SQLite), a rocprof CSV or JSON, one NEFF "
-        f"with its NTFF. Folders: a session with trace_info.pb or ntrace.pb, traces of several ranks, Parquet tables"
+        f"{path}: unknown format. Looked for: a trace in JSON (.json; also .gz, .zst, .bz2, .xz) with traceEvents, a "
+        f"neuron-explorer JSON export, a .zip or .tar of these, an Nsight Systems or rocprofv3 database (SQLite), a "
+        f"rocprof CSV or JSON, one NEFF with its NTFF. Folders: a session with trace_info.pb or ntrace.pb, traces of "
+        f"several ranks, Parquet tables"
     )
+
+
+_NOT_READ = {
+    ".xplane.pb": "an XPlane file of JAX or TensorFlow; open the .trace.json.gz that lies beside it",
+    ".nsys-rep": "an Nsight Systems report; export it first: nsys export --type sqlite FILE, and open the .sqlite",
+    ".qdrep": "an Nsight Systems report; export it first: nsys export --type sqlite FILE, and open the .sqlite",
+    ".ncu-rep": "an Nsight Compute report, which holds no timeline",
+    ".pftrace": "a Perfetto trace; write JSON instead (rocprofv3 --output-format json, torch: export_chrome_trace)",
+    ".perfetto-trace": "a Perfetto trace; write JSON instead (torch: export_chrome_trace)",
+    ".otf2": "an OTF2 trace; write JSON or CSV instead (rocprofv3 --output-format json)",
+    ".pickle": "a pickle, perhaps a memory snapshot of PyTorch: it holds no timeline",
+}
 
 
 def _in_folder(path: Path) -> Reader:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from neuronscope.readers import json_events
+from neuronscope.readers import json_events, pairs
 from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, too_long
 from neuronscope.readers.json_events import Columns, Document, Fault, Source
 from neuronscope.readers.narrow import constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import TEXT_PID, ArrowEnds, Events, Int8, Role, Trace, concat_events
 from neuronscope.readers.wording import printable
 
@@ -37,6 +38,11 @@ _ROLES = {
     "gpu_memset": Role.MEMSET,
     "memset": Role.MEMSET,
     "gpu_user_annotation": Role.DEVICE_ANNOTATION,
+    "mtia_ccp_events": Role.DEVICE,
+    "cuda_sync": Role.DEVICE_ANNOTATION,  # a stream waits: drawn on the device, never its time
+    "cuda_event": Role.DEVICE_ANNOTATION,
+    "mtia_insight": Role.DEVICE_ANNOTATION,
+    "hpu_op": Role.RUNTIME,
     "overhead": Role.OVERHEAD,
     "runtime": Role.RUNTIME,
     "driver": Role.RUNTIME,
@@ -47,6 +53,7 @@ _KNOWN = frozenset(_ROLES) | {"ac2g", "fwdbwd", "cpu_instant_event"}
 _INSTANTS = ("i", "I", "R", "n", "p", "C", "P", "N", "O", "D", "c", "v", "V", "(", ")")
 _TIMED = ("X", "B", "E", "b", "e", "S", "F", "T", "s", "t", "f", *_INSTANTS)
 _ZERO_TIME_NS = 86_400 * 10**9  # a time of 0 is no time when all others are later than this
+_UNKNOWN_NS = (2**32 - 1) * 1000
 _MESSAGES = {
     "second_document": "another JSON document follows the first one in this file; its events are not shown",
     "truncated": "the file ends inside an event; that event is lost",
@@ -54,16 +61,17 @@ _MESSAGES = {
     "damaged_gzip": "the compressed data are damaged; what was readable is shown",
     "gzip_members": "several gzip members in one file; all are read",
     "gzip_trailer": "bytes after the end of the gzip data are ignored",
+    "no_list": "no list around the events; all that follow one another are read",
     "no_closing_bracket": "the list of events has no closing bracket; all its events are read",
     "trailing_bytes": "bytes after the end of the document are ignored",
     "skipped": "events beyond repair are left out",
     "garbage": "bytes between events are ignored",
     "damaged_header": "a header field can't be read",
-    "utf16": "the text is UTF-16",
+    "utf16": "the text is not UTF-8",
     "too_deep": "events nested too deeply are left out",
     "not_an_event": "the list of events holds other values, which are left out",
 }
-_NOTES = frozenset({"no_closing_bracket", "utf16", "gzip_members"})
+_NOTES = frozenset({"no_list", "no_closing_bracket", "utf16", "gzip_members"})
 
 
 def read_trace(path: Path, progress: Callable[[float], None] | None = None, scratch: Path | None = None) -> Trace:
@@ -88,7 +96,8 @@ class _Chrome:
         self.file = file
         self.source = source
         self.report: list[IngestWarning] = []
-        self.repaired = document.repaired
+        self.mended = np.zeros(len(self.columns), np.bool_)
+        self.mended[document.mended] = True
         self.skipped = document.skipped
         header = document.header
         base = int64(header.get("baseTimeNanoseconds", 0), 0)
@@ -109,7 +118,16 @@ class _Chrome:
     def lose(self, kind: str, rows: Int64, what: str) -> None:
         """Leave rows out and say so."""
         self.skipped += len(rows)
+        self.mended[rows] = False
         self.note(kind, len(rows), f"{_events(len(rows))} {what} left out", "skipped", self.offset(rows))
+
+    def empty(self, rows: Int64) -> Bools:
+        """Which of the rows are `{}`, as far as few enough are without a phase to look."""
+        texts = [
+            self.source.data[at : at + 64] if (at := self.document.offset_of(row)) >= 0 else b"" for row in rows[:64]
+        ]
+        told = [re.match(rb"\{\s*\}", text) is not None for text in texts]
+        return np.array(told + [False] * (len(rows) - len(told)), np.bool_)
 
     def offset(self, rows: Int64) -> int:
         """Where the first of the rows stands in the file."""
@@ -132,7 +150,7 @@ class _Chrome:
         self.lose("no_timestamp", untimed, "without a readable timestamp")
         self.lose("zero_timestamp", none, "at time 0 while all others are more than a day later")
         self.usable[untimed] = self.usable[none] = False
-        self.repaired += len(nanoseconds)
+        self.mended[nanoseconds] = True
         self.note(
             "nanosecond_times",
             len(nanoseconds),
@@ -153,9 +171,9 @@ class _Chrome:
         self.metadata()
         complete = self.complete()
         parts = [complete]
-        pairs = self.pairs()
-        if pairs is not None:
-            parts.append(pairs)
+        paired = self.pairs()
+        if paired is not None:
+            parts.append(paired)
         instants = self.instants()
         if instants is not None:
             parts.append(instants)
@@ -164,7 +182,10 @@ class _Chrome:
         unknown = {*self.ph} - {"M", "", *_TIMED}
         listed = ", ".join(" ".join(phase.split())[:12] for phase in sorted(unknown)[:5])
         self.lose("unknown_phase", self.rows(*unknown), f"of unknown phase ({listed})")
-        self.lose("no_phase", self.rows(""), "without a phase (ph)")
+        blank = self.rows("")
+        filler = blank[self.empty(blank)]
+        self.note("filler", len(filler), "empty objects among the events, as some writers end their list")
+        self.lose("no_phase", np.setdiff1d(blank, filler), "without a phase (ph)")
         trace = Trace(
             format=self.format(),
             events=events,
@@ -175,7 +196,7 @@ class _Chrome:
             thread_names=self.thread_names,
             process_labels=self.labels,
             report=self.report,
-            repaired=self.repaired,
+            repaired=int(self.mended.sum()),
             skipped=self.skipped,
         )
         self.describe(trace)
@@ -208,12 +229,15 @@ class _Chrome:
             self.mend("negative_duration", rows[negative], "with a negative duration")
             duration[negative] = 0
         self.mend("no_duration", rows[~columns.has_dur[rows]], "without a readable duration")
+        unknown = duration == _UNKNOWN_NS
+        self.mend("no_duration", rows[unknown], "with the duration 2^32 - 1, which stands for unknown")
+        duration[unknown] = 0
         start = columns.ts[rows] + self.base
         return self.events(rows, start, start + duration, self.roles(rows))
 
     def mend(self, kind: str, rows: Int64, what: str) -> None:
         """Report rows whose duration is taken for none."""
-        self.repaired += len(rows)
+        self.mended[rows] = True
         message = f"{_events(len(rows))} {what}: shown with none, counted in no total"
         self.note(kind, len(rows), message, "repaired", self.offset(rows))
 
@@ -221,6 +245,12 @@ class _Chrome:
         categories = self.columns.cat.dictionary.to_pylist()
         table = np.array([_role(category) for category in categories] or [Role.HOST], np.int8)
         roles = table[self.columns.cat.indices.to_numpy()[rows]]
+        unlisted = [bool(c) and _role(c) == Role.HOST and c.lower() not in _KNOWN for c in categories]
+        if any(unlisted):  # a category of another device: its rows say on which device and stream they ran
+            table_of_devices = np.array([_device_role(category) for category in categories], np.int8)
+            there = np.array(unlisted, np.bool_)[self.columns.cat.indices.to_numpy()[rows]]
+            there &= (self.columns.device[rows] >= 0) & (self.columns.stream[rows] >= 0)
+            roles[there] = table_of_devices[self.columns.cat.indices.to_numpy()[rows[there]]]
         hardware = [pid for pid, name in self.process_names.items() if name == "Ascend Hardware"]
         if hardware:
             roles[np.isin(self.pid[rows], hardware) & (roles == Role.HOST)] = Role.DEVICE
@@ -282,48 +312,46 @@ class _Chrome:
         return found
 
     def pairs(self) -> Events | None:
-        """B/E rows by thread (a stack each) and async b/e rows by category, id and name (a queue each)."""
+        """B/E rows by thread and async b/e rows by category and id as intervals."""
         columns = self.columns
         threads = self.rows("B", "E")
         ids = self.rows("b", "e", "S", "F")
         if not len(threads) and not len(ids):
             return None
-        begins: list[int] = []
-        ends: list[int] = []
-        loose: list[int] = []
-        stacks: dict[tuple[int, int], list[int]] = defaultdict(list)
-        order = threads[np.argsort(columns.ts[threads], kind="stable")]
-        for row in order.tolist():
-            stack = stacks[int(self.pid[row]), int(self.tid[row])]
-            if self.ph[self.ph_code[row]] == "B":
-                stack.append(row)
-            elif stack:
-                begins.append(stack.pop())
-                ends.append(row)
-            else:
-                loose.append(row)
-        loose += [row for stack in stacks.values() for row in stack]
-        paired = len(begins)
-        waiting: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-        order = ids[np.argsort(columns.ts[ids], kind="stable")]
-        texts = dict(zip(ids.tolist(), columns.ids.read(ids).to_pylist(), strict=True))
-        for row in order.tolist():
-            key = (columns.cat[row].as_py(), texts[row], columns.name[row].as_py())
-            if self.ph[self.ph_code[row]] in ("b", "S"):
-                waiting[key].append(row)
-            elif waiting[key]:
-                begins.append(waiting[key].pop(0))
-                ends.append(row)
-            else:
-                loose.append(row)
-        loose += [row for queue in waiting.values() for row in queue]
-        self.lose("unmatched_pair", np.array(loose, np.int64), "without the other end of an interval")
-        rows = np.array(begins, np.int64)
-        start = columns.ts[rows] + self.base
-        end = columns.ts[np.array(ends, np.int64)] + self.base
+        by_thread = pairs.match_by_thread(
+            self._ends(threads, zip(self.pid[threads].tolist(), self.tid[threads].tolist(), strict=True))
+        )
+        texts = columns.ids.read(ids).to_pylist()
+        unnamed = int(sum(not text for text in texts))
+        self.note("no_async_id", unnamed, f"{_events(unnamed)} that begin or end an interval by id have none", "kept")
+        pids = self.pid[ids].tolist()
+        scopes = [(text, -1 if text else pid) for text, pid in zip(texts, pids, strict=True)]
+        category = columns.cat.indices.to_numpy()[ids].tolist()
+        by_id = pairs.match_by_id(self._ends(ids, zip(category, scopes, strict=True)))
+        stray = np.array(by_thread.stray + by_id.stray, np.int64)
+        self.lose("unmatched_pair", stray, "that end an interval which never began:")
+        open_rows = by_thread.unfinished + by_id.unfinished
+        self.mend("unfinished", np.array(open_rows, np.int64), "that begin an interval which never ends")
+        rows = np.array(by_thread.begins + by_id.begins + open_rows, np.int64)
+        last = np.array(by_thread.ends + by_id.ends + open_rows, np.int64)
+        start, end = columns.ts[rows] + self.base, columns.ts[last] + self.base
         roles = self.roles(rows)
-        roles[paired:] = Role.ASYNC
-        return self.events(rows, start, np.maximum(start, end), roles)
+        roles[np.isin(rows, ids)] = Role.ASYNC
+        found = self.events(rows, start, np.maximum(start, end), roles)
+        of_ends = columns.args.read(last[: len(last) - len(open_rows)]).to_pylist()
+        if any(len(text) > 2 for text in of_ends):  # more than {}
+            of_ends += [b""] * len(open_rows)
+            found = replace(found, args=Texts.of(pairs.merge_arguments(columns.args.read(rows), of_ends)))
+        return found
+
+    def _ends(self, rows: Int64, keys: Iterable[Hashable]) -> Iterator[tuple[int, bool, Hashable, str]]:
+        """What `pairs` takes of the rows, in order of time."""
+        names = self.columns.name.dictionary.to_pylist()
+        code = self.columns.name.indices.to_numpy()[rows].tolist()
+        begins = np.array([phase in ("B", "b", "S") for phase in self.ph], np.bool_)[self.ph_code[rows]].tolist()
+        listed, numbers = list(keys), rows.tolist()
+        for at in np.argsort(self.columns.ts[rows], kind="stable").tolist():
+            yield numbers[at], begins[at], listed[at], names[code[at]]
 
     def instants(self) -> Events | None:
         rows = self.rows(*_INSTANTS)
@@ -460,6 +488,15 @@ def _role(category: str) -> Role:
     if lower in _ROLES:
         return _ROLES[lower]
     return Role.RUNTIME if _RUNTIME.match(lower) else Role.HOST
+
+
+def _device_role(category: str) -> Role:
+    """The role of a row that says on which device and stream it ran, by what its category is called."""
+    lower = category.lower()
+    for word, role in (("annotation", Role.DEVICE_ANNOTATION), ("memcpy", Role.MEMCPY), ("memset", Role.MEMSET)):
+        if word in lower:
+            return role
+    return Role.DEVICE
 
 
 def _text(raw: bytes) -> str:

@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers.ahead import Ahead
+from neuronscope.readers.exact import Int64
 from neuronscope.readers.helper import Helper, helpers_wanted, open_helper
 from neuronscope.readers.native import parse_piece
 from neuronscope.readers.pieces import (
@@ -36,13 +38,13 @@ from neuronscope.readers.pieces import (
     tighten,
 )
 from neuronscope.readers.salvage import EVENT_KEYS, MAX_DEPTH, MAX_EVENT_BYTES, extent, mend_event, mend_value
-from neuronscope.readers.source import Fault, Source, load
+from neuronscope.readers.source import Fault, Source, load, wide_encoding
 from neuronscope.readers.texts import SPILL_PREFIX, Spill
 
 __all__ = ["Columns", "Document", "Fault", "Source", "fault_kinds", "load", "parse"]
 
 _PIECE_BYTES = 4 << 20
-_BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{\s*\"?(?:" + "|".join(EVENT_KEYS).encode() + rb")\"\s*:)")
+_BOUNDARY = re.compile(rb"\}\s*,?\s*(?=\{\s*\"?(?:" + "|".join(EVENT_KEYS).encode() + rb")\"\s*:)")
 _EVENT = re.compile(rb"\{\s*\"(?:" + "|".join(EVENT_KEYS).encode() + rb")\"\s*:")
 _NO_EVENT = re.compile(rb'(?:null|true|false|-?\d[\d.eE+-]*|"[^"\\]*(?:\\.[^"\\]*)*")(?=\s*[,\]])')
 _SKIP = re.compile(rb"[\s,]*")
@@ -65,7 +67,7 @@ class Document:
     columns: Columns
     events_in_file: int
     bytes_read: int
-    repaired: int
+    mended: Int64  # rows of `columns` whose text was damaged
     skipped: int
     faults: dict[str, Fault] = field(default_factory=dict)
     offset_of: Callable[[int], int] = lambda row: -1  # byte offset of the event in a row of `columns`
@@ -128,7 +130,8 @@ class _Walker:
         self.loose: list[Event] = []
         self.header: dict[str, Any] = {}
         self.found_events = False
-        self.events_in_file = self.repaired = self.skipped = 0
+        self.events_in_file = self.skipped = 0
+        self.mended: list[int] = []
         self.faults: dict[str, Fault] = {}
         self.rows = 0
         self.first_rows = array("q")  # row of the first event of each stretch of the file, and the stretch's offset
@@ -145,10 +148,10 @@ class _Walker:
     def document(self) -> Document:
         data = self.data
         at = 3 if data[:3] == b"\xef\xbb\xbf" else 0
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            self.source = Source(bytes(data).decode("utf-16", "replace").encode())
+        if encoding := wide_encoding(data[:4]):
+            self.source = Source(bytes(data).decode(encoding, "replace").lstrip("\ufeff").encode())
             self.data = data = self.source.data
-            self.fault("utf16", 0, "text is UTF-16")
+            self.fault("utf16", 0, f"text is {encoding.upper()}")
         blank = _BLANK.match(data, at)
         at = blank.end() if blank else at
         if at >= len(data):
@@ -160,7 +163,12 @@ class _Walker:
             raise FormatError(f"{self.where}: compressed twice. Unpack it once: gunzip")
         if data[at] not in b"{[":
             raise FormatError(f"{self.where}: not JSON (begins with {data[at : at + 12]!r})")
-        at = self.one(at)
+        if data[at] == 123 and self.is_event(at):
+            self.found_events = True
+            self.fault("no_list", at, "events one after another")
+            at = self.lines(at)
+        else:
+            at = self.one(at)
         hidden = None if self.found_events else _EVENTS_KEY.search(data)
         if hidden:
             self.fault("damaged_header", hidden.start(), "traceEvents stands inside another value")
@@ -179,7 +187,7 @@ class _Walker:
             concat(self.finished()),
             self.events_in_file,
             len(data),
-            self.repaired,
+            np.array(self.mended, np.int64),
             self.skipped,
             self.faults,
             self.offset_of,
@@ -242,6 +250,22 @@ class _Walker:
                 at = self.header_value(key, at)
             at = self.after_value(at)
         return at + 1
+
+    def is_event(self, at: int) -> bool:
+        """Whether the object at `at` is an event by itself, not a document."""
+        if not _EVENT.match(self.data, at):
+            return False
+        found = mend_event(self.data[at : extent(self.data, at) or at + _ATTEMPT_BYTES])
+        return found is not None and "ph" in found.fields
+
+    def lines(self, at: int) -> int:
+        """Events without brackets around them, as a writer of one event per line leaves them."""
+        at = self.events(at)
+        while at < len(self.data):  # a bracket that was never opened
+            self.fault("garbage", at - 1, "1 byte between events")
+            at = self.events(at)
+        self.faults.pop("no_closing_bracket", None)
+        return at
 
     def after_value(self, at: int) -> int:
         """Past the comma after a value, if there is one."""
@@ -386,6 +410,8 @@ class _Walker:
         mended = mend_event(data[start:following].rstrip())
         if mended is None and end is not None and end > following:
             mended = mend_event(data[start:end])
+        if mended is not None and "ph" not in mended.fields and self.next_event(start + 1, start + mended.consumed):
+            mended = None  # another writer's events stand inside
         if mended is None:
             return self.lose(start, following)
         raw = {
@@ -393,10 +419,11 @@ class _Walker:
             for key in LooseEvent.__struct_fields__
             if key in mended.fields
         }
+        if self.keeping:
+            self.mended.append(self.rows)
         self.keep_one(tighten(LooseEvent(**raw)), start)
         if not self.keeping:
             return start + mended.consumed
-        self.repaired += 1
         for detail in sorted(mended.faults) or ["damaged text"]:
             self.fault("repaired: " + detail, start, detail)
         return start + mended.consumed
@@ -409,6 +436,8 @@ class _Walker:
             self.count_lost("too_deep", start, f"nested deeper than {MAX_DEPTH}")
             return deep
         after = self.next_event(start + 1, following)
+        if after is None and deep is not None and deep < following and data[deep - 1] == 125:  # }
+            after = deep
         if after is None and following >= len(data) and deep is None:
             self.count_lost("truncated", start, "the file ends inside an event")
         else:

@@ -33,6 +33,7 @@ Bools = npt.NDArray[np.bool_]
 _STEP = re.compile(r"ProfilerStep#(\d+)$")
 _ROWS_AT_ONCE = 65_536
 _LAUNCH = re.compile(r"(?i)launch|memcpy|memset")
+_GRAPH_LAUNCH = re.compile(r"(?i)graph_?launch")
 _NO_WORK_TASKS = re.compile(r"(?i)event|notify|wait|record|placeholder|profiling|model_maintaince")
 
 
@@ -124,7 +125,7 @@ class _Model:
             process[rows[launch >= 0]] = ev.pid[launch[launch >= 0]]
         self.process = process
         drawn = ~np.isin(ev.role, (Role.SPAN, Role.INSTANT))
-        hosts = drawn & ~on_device
+        hosts = drawn & ~on_device & (ev.role != Role.OVERHEAD)
         self.built.processes = len(np.unique(process[hosts if hosts.any() else drawn]))
 
     def _is_ascend(self) -> bool:
@@ -393,9 +394,12 @@ class _Model:
             idle = launches[launching[self.name_code[launches]] & ~np.isin(launches, known)]
             rest = "no device work in the file"
             self.note("launch_without_kernel", len(idle), f"launch call has {rest}", f"launch calls have {rest}")
-            _, counts = np.unique(known, return_counts=True)
-            rest = "shared by several kernels (a graph launch, or a tracer's fault)"
-            shared = int((counts > 1).sum())
+            launch, counts = np.unique(known, return_counts=True)
+            graph = np.array([bool(_GRAPH_LAUNCH.search(name)) for name in self.names], np.bool_)
+            graphs = launch[graph[self.name_code[launch]]]
+            self.note("graph_launches", len(graphs), "launch of a whole graph", "launches of whole graphs")
+            rest = "shared by several kernels, none of them launched by a graph"
+            shared = int(((counts > 1) & ~np.isin(launch, graphs)).sum())
             self.note("shared_correlation", shared, f"correlation id is {rest}", f"correlation ids are {rest}")
             skew = int((ev.start[rows] < np.where(self.launch_of >= 0, ev.start[self.launch_of], -1)).sum())
             rest = "host and device clocks differ"
@@ -407,7 +411,7 @@ class _Model:
             )
         elif len(rows) and not self.trace.neuron:
             calls = bool(np.isin(ev.role, (Role.RUNTIME, Role.DISPATCH)).any())
-            why = "the runtime events name no device work" if calls else "no runtime events"
+            why = "no runtime event is linked to device work" if calls else "no runtime events"
             text = f"{why}: launch statistics and host-late gaps are unknown"
             self.trace.report.append(IngestWarning("no_runtime_events", 1, -1, "", "kept", text))
 

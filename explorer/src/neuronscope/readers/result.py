@@ -98,4 +98,9 @@ class IngestResult:
         }
 
 
-BOOKKEEPING = frozenset({"stored", "slices", "instants", "counters", "metadata", "flow_ends", "merged", "arrows"})
+BOOKKEEPING = frozenset(
+    {
+        *("stored", "slices", "instants", "counters", "metadata", "flow_ends", "merged", "arrows", "filler"),
+        "graph_launches",
+    }
+)

@@ -1,7 +1,8 @@
 """Mend one damaged event: a tolerant parser that returns its fields as clean JSON text, or gives up.
 
 Used only for text that a strict parser refused. It knows what writers get wrong: unescaped quotes and backslashes, raw
-control characters, bare words (`inf`, `nan`, `None`), missing quotes and commas, trailing commas, bytes not in UTF-8.
+control characters, bare words (`inf`, `nan`, `None`), missing quotes, commas and brackets, stray and decimal commas,
+bytes not in UTF-8.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ _QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _EVENT_KEY = "|".join(EVENT_KEYS)
 _NEXT_EVENT_KEY = re.compile(rf'\s*,\s*"?(?:{_EVENT_KEY})"\s*:')
 _NEXT_KEY = re.compile(r'\s*,\s*"[^"\n]{0,200}"\s*:')
+_NEXT_OBJECT = re.compile(rf'\{{\s*"(?:{_EVENT_KEY})"\s*:')
+_DECIMALS = re.compile(r",(\d+)(?=\s*[,}])")
+_WHOLE = re.compile(r"-?\d+")
 _EVENT_END = re.compile(r"\s*,?\s*\}\s*(?:[,\]]|\{|$)")
 _OBJECT_END = re.compile(r"\s*,?\s*\}\s*(?:[,}\]]|$)")
 _ARRAY_NEXT = re.compile(r'\s*(?:,\s*["\[{\-\d.tfnN]|,?\s*\])')
@@ -119,6 +123,13 @@ class _Parser:
     def peek(self, at: int) -> str:
         return self.text[at] if at < len(self.text) else ""
 
+    def next_object(self, at: int) -> bool:
+        """Whether the next event begins where this one should have ended."""
+        if not _NEXT_OBJECT.match(self.text, at):
+            return False
+        self.faults.add("a missing bracket")
+        return True
+
     def members(self, at: int, depth: int) -> tuple[dict[str, str], int]:
         """The members of the object that begins at `at`."""
         if depth > 64 or self.peek(at) != "{":
@@ -130,6 +141,8 @@ class _Parser:
                 self.faults.add("a stray comma")
                 at = self.space(at + 1)
                 continue
+            if self.next_object(at):
+                return fields, at
             if self.peek(at) == '"':
                 key, at = self.string(at, depth, "key")
             elif match := _OPEN_KEY.match(self.text, at):
@@ -140,15 +153,23 @@ class _Parser:
             at = self.space(at)
             if self.peek(at) != ":":
                 raise _GiveUpError
-            fields[json.loads(key)], at = self.value(self.space(at + 1), depth, "{")
+            name = json.loads(key)
+            fields[name], at = self.value(self.space(at + 1), depth, "{")
+            if decimals := _DECIMALS.match(self.text, at):
+                if not _WHOLE.fullmatch(fields[name]):
+                    raise _GiveUpError
+                self.faults.add("a decimal comma")
+                fields[name], at = f"{fields[name]}.{decimals[1]}", decimals.end()
             at = self.space(at)
-            if self.peek(at) == ",":
-                at = self.space(at + 1)
-                if self.peek(at) == "}":
-                    self.faults.add("a stray comma")
-            elif self.peek(at) == '"':
+            comma = self.peek(at) == ","
+            at = self.space(at + 1) if comma else at
+            if self.next_object(at):
+                return fields, at
+            if comma and self.peek(at) == "}":
+                self.faults.add("a stray comma")
+            elif not comma and self.peek(at) == '"':
                 self.faults.add("a missing comma")
-            elif self.peek(at) != "}":
+            elif not comma and self.peek(at) != "}":
                 raise _GiveUpError
         return fields, at + 1
 
@@ -205,6 +226,10 @@ class _Parser:
             end = match.end()
             if self.closes(end, depth, within):
                 return self.clean(self.text[at + 1 : end - 1]), end
+        next_key = _NEXT_EVENT_KEY if depth == 1 else _NEXT_KEY
+        if within == "{" and (following := next_key.search(self.text, at + 1)):
+            self.faults.add("a missing quote")
+            return self.clean(self.text[at + 1 : following.start()]), following.start()
         raise _GiveUpError
 
     def closes(self, at: int, depth: int, within: str) -> bool:

@@ -5,6 +5,7 @@ A large file is mapped, not read; a large compressed one is inflated into the sc
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import mmap
@@ -16,11 +17,15 @@ from typing import Any, BinaryIO
 
 from neuronscope.formats.errors import FormatError
 
-__all__ = ["Fault", "Source", "head", "load", "remove_scratch"]
+with contextlib.suppress(ImportError):  # a Python may be built without them
+    import bz2
+    import lzma
+
+__all__ = ["Fault", "Source", "head", "load", "packed", "remove_scratch", "wide_encoding"]
 
 _INFLATE_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 32 << 20  # smaller files are read as they are
-_ZSTD = b"\x28\xb5\x2f\xfd"
+_GZIP, _ZSTD, _BZ2, _XZ = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0"
 
 Bytes = bytes | mmap.mmap
 
@@ -58,25 +63,25 @@ def load(path: Path, scratch: Path | None = None, progress: Callable[[float], No
     """The decompressed bytes of a file.
 
     Args:
-        path: plain, .gz or .zst text.
+        path: plain, .gz, .zst, .bz2 or .xz text.
         scratch: an existing folder for what does not fit into memory; None keeps all in memory.
         progress: told the fraction of the file that is inflated.
 
     Raises:
-        FormatError: .zst without the package for it.
+        FormatError: compressed in a way this Python can't read.
         OSError: it cannot be read.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
-        head = file.read(4)
-    if head[:2] != b"\x1f\x8b" and head != _ZSTD:
+        magic = packed(file.read(6))
+    if magic is None:
         if size <= _IN_MEMORY_BYTES or scratch is None:
             return Source(path.read_bytes())
         return Source(_mapped(path), path)
     sink = _Sink(scratch)
     raw = _mapped(path) if size > _IN_MEMORY_BYTES else path.read_bytes()
     try:
-        faults = _unzstd(raw, path, sink) if head == _ZSTD else _inflate(raw, sink, progress)
+        faults = _inflate(raw, sink, progress) if magic == _GZIP else _decompress(raw, magic, path, sink)
     finally:
         if isinstance(raw, mmap.mmap):
             raw.close()
@@ -87,14 +92,33 @@ def head(path: Path, size: int) -> bytes:
     """The first bytes of a file's text, at most about `size`; empty when it can't be read."""
     with path.open("rb") as file:
         raw = file.read(size)
-    if raw[:2] != b"\x1f\x8b" and raw[:4] != _ZSTD:
+    magic = packed(raw)
+    if magic is None:
         return raw
     sink = _Sink(None)
     try:
-        _unzstd(raw, path, sink) if raw[:4] == _ZSTD else _inflate(raw[: size // 8], sink, None)
+        _inflate(raw[: size // 8], sink, None) if magic == _GZIP else _decompress(raw, magic, path, sink)
     except FormatError:
         return b""
     return sink.source({}).data[:size]
+
+
+def packed(head: bytes) -> bytes | None:
+    """The first bytes that say how a file is compressed (gzip, zstd, bzip2, xz); None when it is not."""
+    return next((magic for magic in (_GZIP, _ZSTD, _BZ2, _XZ) if head.startswith(magic)), None)
+
+
+def wide_encoding(head: bytes) -> str | None:
+    """The encoding of a text of two or four bytes per character that begins so, with a byte order mark or without."""
+    if head[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
+        return "utf-32"
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    if head[:1] in (b"{", b"[") and head[1:2] == b"\0":
+        return "utf-32-le" if head[2:4] == b"\0\0" else "utf-16-le"
+    if head[:1] == b"\0" and head[1:2] in (b"{", b"["):
+        return "utf-16-be"
+    return None
 
 
 def _mapped(path: Path) -> mmap.mmap:
@@ -174,33 +198,48 @@ def _until_damage(inflate: Any, piece: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _unzstd(raw: Bytes, path: Path, sink: _Sink) -> dict[str, Fault]:
-    """A .zst file, with the standard library of Python 3.14 or the package `zstandard`."""
+def _decompressor(magic: bytes, path: Path) -> Callable[[], Any]:
+    """What makes a decompressor for one member of a .zst, .bz2 or .xz file.
+
+    Raises:
+        FormatError: this Python has none.
+    """
+    if magic != _ZSTD:
+        try:
+            return bz2.BZ2Decompressor if magic == _BZ2 else lzma.LZMADecompressor
+        except NameError:
+            raise FormatError(f"{path}: this Python was built without bz2 or lzma: unpack the file first") from None
     for module in ("compression.zstd", "zstandard"):
         try:
             zstd = importlib.import_module(module)
-            break
         except ImportError:
             continue
-    else:
-        raise FormatError(f"{path}: compressed with zstd, which this Python can't read: pip install zstandard")
-    make = zstd.ZstdDecompressor().decompressobj if module == "zstandard" else zstd.ZstdDecompressor
+        made: Callable[[], Any] = (
+            zstd.ZstdDecompressor().decompressobj if module == "zstandard" else zstd.ZstdDecompressor
+        )
+        return made
+    raise FormatError(f"{path}: compressed with zstd, which this Python can't read: pip install zstandard")
+
+
+def _decompress(raw: Bytes, magic: bytes, path: Path, sink: _Sink) -> dict[str, Fault]:
+    """One or more members of a .zst, .bz2 or .xz file."""
+    make = _decompressor(magic, path)
     start = 0
     while start < len(raw):
-        decompressor = make()
-        while start < len(raw) and not decompressor.eof:
+        member = make()
+        while start < len(raw) and not member.eof:
             piece = raw[start : start + _INFLATE_BYTES]
             try:
-                sink.write(decompressor.decompress(piece))
-            except Exception as error:
-                return {"damaged_gzip": Fault(1, sink.size, f"zstd: {error}")}
-            start += len(piece) - len(decompressor.unused_data)
-        if not decompressor.eof:
+                sink.write(member.decompress(piece))
+            except Exception as error:  # each of the packages has its own
+                return {"damaged_gzip": Fault(1, sink.size, str(error))}
+            start += len(piece) - len(member.unused_data)
+        if not member.eof:
             return {"truncated_gzip": Fault(1, sink.size, "the compressed stream ends early")}
-        if raw[start : start + 4] != _ZSTD:
+        if raw[start : start + len(magic)] != magic:
             break
     if raw[start:].strip(b"\0"):
-        return {"gzip_trailer": Fault(len(raw) - start, sink.size, "bytes after the end of the zstd data")}
+        return {"gzip_trailer": Fault(len(raw) - start, sink.size, "bytes after the end of the compressed data")}
     return {}
 
 
