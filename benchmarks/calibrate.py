@@ -19,7 +19,7 @@ from neuroncore.targets import load_target
 from neuroncore.timing import simulate
 
 from benchmarks.graphs import multiplications
-from benchmarks.kernels import vector_add
+from benchmarks.kernels.vector import vector_add
 
 __all__ = ["calibrated"]
 

@@ -219,9 +219,14 @@ def exponential(use: Use) -> float:
 
 
 def nc_matmul(use: Use) -> float:
-    """max(64, moving columns), four times that for fp32; loading the stationary hides behind the previous matmul."""
+    """max(64, moving columns), four times that for fp32; loading the stationary hides behind the previous matmul.
+
+    A column tile shares the array: of four tiles of 32 columns that stream one after the other, each takes a quarter
+    of the time (nki.isa tile_position and tile_size: row and column tiles run at once).
+    """
     stationary, moving = use.access("stationary"), use.access("moving")
-    cycles = max(min(MIN_INTERVAL_CYCLES, stationary.free_elements), moving.free_elements)
+    share = int(str(use.operands.get("tile_columns", 128))) / 128
+    cycles = max(min(MIN_INTERVAL_CYCLES, stationary.free_elements), moving.free_elements * share)
     return 4.0 * cycles if moving.dtype == "fp32" else float(cycles)
 
 
@@ -293,6 +298,12 @@ def check_matmul(use: Use) -> None:
         raise use.fail(
             f"operand dst is [{dst.partitions}, {dst.free_elements}], "
             f"needs [{stationary.free_elements}, {moving.free_elements}]"
+        )
+    width = int(str(use.operands.get("tile_columns", 128)))
+    if stationary.free_elements > width or dst.start_partition % width:
+        raise use.fail(
+            f"operand stationary has {stationary.free_elements} columns from PSUM partition {dst.start_partition}, "
+            f"tile_columns is {width}: the tile must contain them"
         )
     if (stationary.dtype == "fp32") != (moving.dtype == "fp32"):
         raise use.fail(f"operands stationary {stationary.dtype} and moving {moving.dtype}: fp32 pairs only with fp32")
@@ -406,7 +417,11 @@ def check_dma_transpose(use: Use) -> None:
     widths = (2,) if use.generation < 3 else (2, 4)
     if DTYPE_BYTES[src.dtype] not in widths:
         raise use.fail(f"operand src is {src.dtype}: elements must have {' or '.join(map(str, widths))} bytes")
-    if (dst.partitions, dst.free_elements) != (src.free_elements, src.partitions):
+    blocks = use.operands.get("blocks", 1)
+    if not isinstance(blocks, int) or blocks < 1 or src.free_elements % blocks:
+        raise use.fail(f"blocks={blocks!r}: src's {src.free_elements} columns must be a multiple")
+    if (dst.partitions, dst.free_elements) != (src.free_elements // blocks, src.partitions * blocks):
         raise use.fail(
-            f"operand dst is [{dst.partitions}, {dst.free_elements}], needs [{src.free_elements}, {src.partitions}]"
+            f"operand dst is [{dst.partitions}, {dst.free_elements}], "
+            f"needs [{src.free_elements // blocks}, {src.partitions * blocks}]"
         )

@@ -270,14 +270,15 @@ _MODELLED = (
     ),
     InstructionSpec(
         "nc_matmul",
-        "dst (+)= stationary.T @ moving, contracted over the partitions, accumulated in fp32 in one PSUM bank.",
+        "dst (+)= stationary.T @ moving, contracted over the partitions, accumulated in fp32 in one PSUM bank. "
+        "tile_columns: columns of the PE array it takes; tiles of 32 or 64 run beside those of other columns.",
         ("Tensor",),
         (
             _dst(("PSUM",), "update", ("fp32",)),
             _src("stationary", SBUF, FLOAT_DTYPES),
             _src("moving", SBUF, FLOAT_DTYPES),
         ),
-        (_A("accumulate", False, (False, True)),),
+        (_A("accumulate", False, (False, True)), _A("tile_columns", 128, (32, 64, 128))),
         semantics.nc_matmul,
         costs.nc_matmul,
         costs.check_matmul,
@@ -477,10 +478,10 @@ _MODELLED = (
     ),
     InstructionSpec(
         "dma_transpose",
-        "dst[c, r] = src[r, c] for 2- and 4-byte data.",
+        "dst[c, r] = src[r, c] for 2- and 4-byte data, block by block: `blocks` equal parts of src's columns.",
         ("Sync", "Scalar", "GpSimd", "Vector", "Tensor"),
         (OperandSpec("dst", "write", SBUF, ()), OperandSpec("src", "read", DMA, ())),
-        (),
+        (_A("blocks", 1),),
         semantics.dma_transpose,
         None,
         costs.check_dma_transpose,

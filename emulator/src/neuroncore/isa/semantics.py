@@ -444,5 +444,7 @@ _WHOLE = {"int32", "int64"}
 
 
 def dma_transpose(c: Context) -> None:
-    """Dst = src.T."""
-    c.write_raw("dst", c.raw("src").T)
+    """Dst = src.T, each of `blocks` parts of the columns for itself."""
+    src = c.raw("src")
+    parts = np.split(src, int(c.attribute("blocks")), axis=1)
+    c.write_raw("dst", np.concatenate([part.T for part in parts], axis=1))

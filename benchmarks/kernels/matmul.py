@@ -1,4 +1,4 @@
-"""The published kernels behind the accuracy benchmark, written in our instruction set.
+"""The NKI tutorials' matrix multiplications, in their versions.
 
 Each follows the structure its source describes (tile shapes, loop order, what is loaded when); loads run a few tiles
 ahead, as the compiler's software pipelining does. DMAs are triggered by one engine, one queue per tensor.
@@ -10,10 +10,10 @@ from collections import deque
 
 from neuroncore.isa import Program, ProgramBuilder, Tile, synchronize
 
-__all__ = ["matmul_blocked", "matmul_hoisted", "matmul_tiled", "vector_add"]
+__all__ = ["matmul_blocked", "matmul_hoisted", "matmul_tiled"]
 
 
-class _Pool:
+class Pool:
     """Tiles of one shape used in turn."""
 
     def __init__(
@@ -31,44 +31,6 @@ class _Pool:
         tile = self.tiles[self._next % len(self.tiles)]
         self._next += 1
         return tile
-
-
-def vector_add(elements: int, rows: int, columns: int, ahead: int = 8) -> Program:
-    """CS149 vector add: tiles of [rows, columns] fp32, loads `ahead` tiles in advance, one store per tile."""
-    b = ProgramBuilder(f"vadd_{elements}_{rows}x{columns}")
-    x, y = b.input("x", (elements,), "fp32"), b.input("y", (elements,), "fp32")
-    z = b.output("z", (elements,), "fp32")
-    tiles = elements // (rows * columns)
-    count = min(ahead, tiles)
-    pools = {
-        n: _Pool(b, n, count, columns, dtype="fp32", address=i * count * columns * 4)
-        for i, n in enumerate(("tx", "ty", "tz"))
-    }
-    free = ((1, columns),)
-    loaded: deque[tuple[Tile, Tile]] = deque()
-    for step in range(tiles + count):
-        if step >= count:
-            i = step - count
-            tx, ty = loaded.popleft()
-            tz = pools["tz"].take()
-            b.emit(
-                "tensor_tensor",
-                dst=tz.access((0, rows)),
-                data1=tx.access((0, rows)),
-                data2=ty.access((0, rows)),
-                op="add",
-            )
-            target = z.access(rows, free, offset=i * rows * columns, partition_stride=columns)
-            b.emit("dma_copy", dst=target, src=tz.access((0, rows)), queue="qZ")
-        if step < tiles:
-            pair = []
-            for tensor, pool in ((x, pools["tx"]), (y, pools["ty"])):
-                tile = pool.take()
-                source = tensor.access(rows, free, offset=step * rows * columns, partition_stride=columns)
-                b.emit("dma_copy", dst=tile.access((0, rows)), src=source, queue=f"q{tensor.name.upper()}")
-                pair.append(tile)
-            loaded.append((pair[0], pair[1]))
-    return synchronize(b.build())
 
 
 class _Matmul:
@@ -118,9 +80,9 @@ class _Matmul:
 def matmul_tiled(m: int, k: int, n: int, dtype: str, *, ahead: int = 8) -> Program:
     """Every 128x128x512 step loads both of its tiles (tutorial version 2, "tiled")."""
     mm = _Matmul("matmul_tiled", m, k, n, dtype)
-    lhs_pool = _Pool(mm.b, "lhs", ahead + 1, 128, dtype=dtype, address=0)
-    rhs_pool = _Pool(mm.b, "rhs", ahead + 1, 512, dtype=dtype, address=lhs_pool.end)
-    results = _Pool(mm.b, "result", 4, 512, dtype=dtype, address=rhs_pool.end)
+    lhs_pool = Pool(mm.b, "lhs", ahead + 1, 128, dtype=dtype, address=0)
+    rhs_pool = Pool(mm.b, "rhs", ahead + 1, 512, dtype=dtype, address=lhs_pool.end)
+    results = Pool(mm.b, "result", 4, 512, dtype=dtype, address=rhs_pool.end)
     steps = [(i, j, p) for i in range(0, m, 128) for j in range(0, n, 512) for p in range(0, k, 128)]
     loaded: deque[tuple[Tile, Tile]] = deque()
     bank = mm.bank()
@@ -148,9 +110,9 @@ def matmul_hoisted(m: int, k: int, n: int, dtype: str, *, block: int = 1, ahead:
     mm = _Matmul("matmul_hoisted", m, k, n, dtype)
     contraction = k // 128
     rows = 128 * block
-    lhs_pool = _Pool(mm.b, "lhs", contraction + ahead, rows, dtype=dtype, address=0)
-    rhs_pool = _Pool(mm.b, "rhs", ahead + 1, 512, dtype=dtype, address=lhs_pool.end)
-    results = _Pool(mm.b, "result", 4, 512, dtype=dtype, address=rhs_pool.end)
+    lhs_pool = Pool(mm.b, "lhs", contraction + ahead, rows, dtype=dtype, address=0)
+    rhs_pool = Pool(mm.b, "rhs", ahead + 1, 512, dtype=dtype, address=lhs_pool.end)
+    results = Pool(mm.b, "result", 4, 512, dtype=dtype, address=rhs_pool.end)
     steps = [(i, j, p) for i in range(0, m, rows) for j in range(0, n, 512) for p in range(contraction)]
     stationary: dict[tuple[int, int], Tile] = {}
     loaded: deque[Tile] = deque()
@@ -183,9 +145,9 @@ def matmul_blocked(m: int, k: int, n: int, dtype: str, *, blocks: tuple[int, int
     block_m, block_k, block_n = blocks
     tiles_k, tiles_m, tiles_n = block_k // 128, block_m // 128, block_n // 512
     depth = tiles_k + 3
-    lhs_pool = _Pool(mm.b, "lhs", depth, block_m, dtype=dtype, address=0)
-    rhs_pool = _Pool(mm.b, "rhs", depth, block_n, dtype=dtype, address=lhs_pool.end)
-    results = _Pool(mm.b, "result", tiles_m * tiles_n, 512, dtype=dtype, address=rhs_pool.end)
+    lhs_pool = Pool(mm.b, "lhs", depth, block_m, dtype=dtype, address=0)
+    rhs_pool = Pool(mm.b, "rhs", depth, block_n, dtype=dtype, address=lhs_pool.end)
+    results = Pool(mm.b, "result", tiles_m * tiles_n, 512, dtype=dtype, address=rhs_pool.end)
     steps = [
         (i, j, p, p + 128 * t)
         for j in range(0, n, block_n)

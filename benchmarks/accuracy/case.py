@@ -1,0 +1,62 @@
+"""`Case`: what a family makes of an entry, and how the time of a program becomes the time of an execution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from neuroncore.targets import Target, load_target
+
+__all__ = ["Case", "launched", "running"]
+
+#: Physical cores that share an HBM stack, where it is not one (Trainium2 and 3: four stacks for eight cores).
+CORES_PER_STACK = {"trn2": 2, "trn3": 2}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload that can be predicted.
+
+    Attributes:
+        family: name of its family in the report.
+        target: name of the target.
+        flops: multiplications and additions the workload needs, all cores together.
+        bytes: bytes it must move between HBM and the cores, all cores together: operands once, results once.
+        dtype: of the multiplications, for the roofline's peak.
+        cores: physical cores that share the work.
+        predict: time of what the entry measures, in nanoseconds. Equal `key` means equal time.
+        how: where the time comes from, for the report.
+        key: hashable parameters of the program, to run equal ones once.
+    """
+
+    family: str
+    target: str
+    flops: float
+    bytes: float
+    dtype: str
+    predict: Callable[[], float]
+    cores: int = 1
+    how: str = "own program"
+    key: object = None
+
+    def bounds_ns(self) -> tuple[float, float]:
+        """Times at the peak of the Tensor Engines, and of the HBM, that share it."""
+        target = load_target(self.target)
+        compute = self.flops / self.cores / target.peak_flops_per_second(self.dtype)
+        return compute * 1e9, self.bytes / self.cores / target.hbm_bytes_per_second * 1e9
+
+
+def launched(target: Target, program_ns: float, *, executions: int = 1, profiled: bool = False) -> float:
+    """Program time plus the launch cost of each execution, as its device time is published."""
+    cost = target.launch_cost_profiled_ns if profiled else target.launch_cost_plain_ns
+    return program_ns + cost * executions
+
+
+def running(target: Target, cores: int) -> Target:
+    """The target as a core sees it while `cores` of its HBM stack are busy: one alone has the whole stack's bandwidth.
+
+    The target file gives a core's share with all cores busy. What a lone core moves is then bound by its DMA engines:
+    the library's single-core decode kernels sustain more than the share.
+    """
+    idle = max(1, CORES_PER_STACK.get(target.name, 1) // cores)
+    return replace(target, hbm_bytes_per_second=target.hbm_bytes_per_second * idle)

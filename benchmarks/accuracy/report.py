@@ -1,0 +1,156 @@
+"""Predict every entry that a family knows, and put the figures together."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.accuracy.case import Case
+from benchmarks.accuracy.entries import Entry, Malformed, Skip
+from benchmarks.accuracy.families import recognise
+from benchmarks.accuracy.roofline import Roofline, fit
+from benchmarks.accuracy.score import Point, Score, score
+from benchmarks.kernels.writer import SbufError
+
+__all__ = ["Report", "Row", "run"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One predicted entry, its figures in its own unit.
+
+    Attributes:
+        ratio: predicted time over published time.
+        fitted: whether a parameter may have been fitted on it.
+        how: where the time comes from.
+    """
+
+    id: str
+    family: str
+    published: float
+    predicted: float
+    roofline: float
+    ratio: float
+    roofline_ratio: float
+    fitted: bool
+    how: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything there is to say about a file of measurements."""
+
+    rows: list[Row]
+    skipped: list[tuple[str, str, str]]
+    roofline: Roofline
+    points: dict[str, tuple[list[Point], list[Point]]] = field(repr=False)
+
+    def figures(self, family: str | None = None) -> dict[str, Any]:
+        """The figures of one family, or of all: over entries that were never fitted."""
+        names = [family] if family else list(self.points)
+        ours = score([self.points[n][0] for n in names if n in self.points])
+        theirs = score([self.points[n][1] for n in names if n in self.points])
+        predicted = sum(family in (None, row.family) for row in self.rows)
+        skipped = sum(family in (None, name) for _, name, _ in self.skipped)
+        return {
+            "predicted": predicted,
+            "skipped": skipped,
+            **_figures(ours),
+            "roofline": {"predicted": predicted, "skipped": skipped, **_figures(theirs)},
+        }
+
+    def families(self) -> list[str]:
+        """Names, those with the most entries first."""
+        counts = Counter([row.family for row in self.rows] + [name for _, name, _ in self.skipped])
+        return [name for name, _ in counts.most_common()]
+
+    def json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        return {
+            **self.figures(),
+            "families": {name: self.figures(name) for name in self.families()},
+            "rows": [
+                {"id": r.id, "published": r.published, "predicted": r.predicted, "roofline": r.roofline}
+                for r in self.rows
+            ],
+            "skips": dict(Counter(reason for _, _, reason in self.skipped).most_common()),
+        }
+
+
+def _figures(score: Score) -> dict[str, Any]:
+    return {
+        "median_abs_log_error": score.median_abs_log_error,
+        "mean_abs_error": score.mean_abs_error,
+        "pairs_ordered": score.pairs_ordered,
+    }
+
+
+def run(entries: Sequence[Entry], malformed: Sequence[Malformed] = (), *, jobs: int = 1) -> Report:
+    """Predict all entries; `jobs` processes share the work."""
+    skipped = [(m.id, "other", m.reason) for m in malformed]
+    known: list[tuple[Entry, Case, float]] = []
+    for entry in entries:
+        family, result = recognise(entry)
+        try:
+            published = entry.published_ns
+        except Skip as skip:
+            skipped.append((entry.id, family, str(skip)))
+            continue
+        if isinstance(result, Skip):
+            skipped.append((entry.id, family, str(result)))
+        else:
+            known.append((entry, result, published))
+    roofline = fit([(*case.bounds_ns(), published) for entry, case, published in known if entry.fitted])
+    rows: list[Row] = []
+    points: dict[str, tuple[list[Point], list[Point]]] = {}
+    for (entry, case, published), time in zip(
+        known, _times([e for e, _, _ in known], [c for _, c, _ in known], jobs), strict=True
+    ):
+        if isinstance(time, str):
+            skipped.append((entry.id, case.family, time))
+            continue
+        baseline = roofline.time_ns(*case.bounds_ns())
+        rows.append(
+            Row(
+                entry.id, case.family, entry.value, entry.in_unit(time), entry.in_unit(baseline), time / published,
+                baseline / published, entry.fitted, case.how,
+            )
+        )  # fmt: skip
+        if not entry.fitted:
+            ours, theirs = points.setdefault(case.family, ([], []))
+            ours.append(Point(case.flops, case.bytes, published, time))
+            theirs.append(Point(case.flops, case.bytes, published, baseline))
+    return Report(rows, skipped, roofline, points)
+
+
+def _times(entries: list[Entry], cases: list[Case], jobs: int) -> list[float | str]:
+    """Times in nanoseconds, or why there is none; equal cases run once."""
+    keys = [(case.family, case.target, case.key) if case.key is not None else i for i, case in enumerate(cases)]
+    first = {key: i for i, key in reversed(list(enumerate(keys)))}
+    chosen = sorted(first.values())
+    if jobs > 1:
+        with ProcessPoolExecutor(jobs) as pool:
+            results = list(pool.map(_time_of, [entries[i] for i in chosen], chunksize=4))
+    else:
+        results = [_time(cases[i].predict) for i in chosen]
+    by_index = dict(zip(chosen, results, strict=True))
+    return [by_index[first[key]] for key in keys]
+
+
+def _time_of(entry: Entry) -> float | str:
+    """In a worker: cases hold closures, entries travel."""
+    result = recognise(entry)[1]
+    assert isinstance(result, Case)
+    return _time(result.predict)
+
+
+def _time(predict: Callable[[], float]) -> float | str:
+    try:
+        time = predict()
+    except (Skip, SbufError) as reason:
+        return "program does not fit the SBUF" if isinstance(reason, SbufError) else str(reason)
+    return time if math.isfinite(time) and time > 0 else "prediction is no positive time"

@@ -1,0 +1,338 @@
+"""NKIBench's baseline kernels (AccelOpt, `NKIBench/kernels`), fp32, one core.
+
+Elementwise ones work on [128, 1024] tiles loaded in one DMA per operand and computed 512 columns at a time, most of it
+on VectorE; the compiler keeps loads a few tiles ahead, here by buffers taken in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from neuroncore.isa import Access
+from neuroncore.targets import Target
+
+from benchmarks.kernels.writer import BANK, Writer, chunks, steady_ns
+
+__all__ = ["adamw", "batched_matmul", "matmul", "normalized_matmul", "rope", "silu"]
+
+COLUMNS = 1024
+AHEAD = 3
+
+
+def _elementwise(
+    target: Target, tiles: int, operands: int, body: Callable[[Writer, list[Access], Access], None], *, columns: int,
+    step: int = BANK,
+) -> float:  # fmt: skip
+    """Time of `tiles` tiles of [128, columns]: load the operands, `body` on each `step` columns, store the result."""
+
+    def play(count: int) -> float:
+        w = Writer("elementwise", target)
+        sources = [w.hbm("x", 128, columns * count, "fp32") for _ in range(operands)]
+        out = w.hbm("y", 128, columns * count, "fp32", "output")
+        rings = [w.ring(AHEAD, columns, "fp32") for _ in sources]
+        results = w.ring(AHEAD, columns, "fp32")
+        scratch = _Scratch(w, step)
+        for i in range(count):
+            loaded = [ring.take() for ring in rings]
+            for k, tile in enumerate(loaded):
+                part = sources[k].rows(0, 128, (i * columns, (i + 1) * columns))
+                w.dma(tile, part, f"qIn{k}")
+            result = results.take()
+            for start, size in chunks(columns, step):
+                scratch.reset(size)
+                views = [tile.columns(start, start + size) for tile in loaded]
+                w.scratch = scratch  # type: ignore[attr-defined]
+                body(w, views, result.columns(start, start + size))
+            w.dma(out.rows(0, 128, (i * columns, (i + 1) * columns)), result, "qOut", "GpSimd")
+        return w.time_ns()
+
+    return steady_ns(play, tiles, first=8, second=16)
+
+
+class _Scratch:
+    """Temporaries of one step, two generations of them."""
+
+    def __init__(self, w: Writer, columns: int) -> None:
+        self._rings = [w.ring(2, columns, "fp32") for _ in range(6)]
+        self._next = 0
+        self._size = columns
+
+    def reset(self, size: int) -> None:
+        """A new step of `size` columns."""
+        self._next, self._size = 0, size
+
+    def take(self) -> Access:
+        """The next temporary."""
+        self._next += 1
+        return self._rings[(self._next - 1) % len(self._rings)].take().columns(0, self._size)
+
+
+def silu(m: int, n: int, target: Target, *, wide: bool = False) -> float:
+    """X * 1 / (1 + exp(-x)); exp on ScalarE, addition, reciprocal and product on VectorE.
+
+    The version that AccelOpt found uses the sigmoid of ScalarE and whole rows.
+    """
+
+    def naive(w: Writer, x: list[Access], y: Access) -> None:
+        a = w.scratch.take()  # type: ignore[attr-defined]
+        w.activate(a, x[0], "exp", scale=-1.0)
+        w.emit("tensor_scalar", dst=a, data=a, op0="add", operand0=1.0)
+        w.emit("reciprocal", dst=a, data=a)
+        w.emit("tensor_tensor", dst=y, data1=x[0], data2=a, op="multiply")
+
+    def fused(w: Writer, x: list[Access], y: Access) -> None:
+        a = w.scratch.take()  # type: ignore[attr-defined]
+        w.activate(a, x[0], "sigmoid")
+        w.emit("tensor_tensor", dst=y, data1=x[0], data2=a, op="multiply")
+
+    columns = 2 * COLUMNS if wide else COLUMNS
+    tiles = -(-m // 128) * -(-n // columns)
+    return _elementwise(target, tiles, 1, fused if wide else naive, columns=columns, step=columns if wide else BANK)
+
+
+def adamw(m: int, n: int, target: Target) -> float:
+    """theta, m, v and g to a new theta: 13 passes on VectorE, a square root on ScalarE."""
+
+    def body(w: Writer, x: list[Access], y: Access) -> None:
+        theta, first, second, grad = x
+        take = w.scratch.take  # type: ignore[attr-defined]
+
+        def scale(source: Access, op: str = "multiply") -> Access:
+            result: Access = take()
+            w.emit("tensor_scalar", dst=result, data=source, op0=op, operand0=0.5)
+            return result
+
+        def combine(a: Access, b: Access, op: str, into: Access | None = None) -> Access:
+            result: Access = take() if into is None else into
+            w.emit("tensor_tensor", dst=result, data1=a, data2=b, op=op)
+            return result
+
+        decayed = combine(theta, scale(theta), "subtract")
+        moment = combine(scale(first), scale(grad), "add")
+        moment = scale(moment)
+        variance = combine(scale(second), combine(scale(grad), grad, "multiply"), "add")
+        root: Access = take()
+        w.activate(root, variance, "sqrt", scale=1000.0)
+        root = scale(root, "add")
+        inverse: Access = take()
+        w.emit("reciprocal", dst=inverse, data=root)
+        combine(decayed, combine(moment, inverse, "multiply"), "subtract", y)
+
+    return _elementwise(target, -(-m // 128) * -(-n // COLUMNS), 4, body, columns=COLUMNS)
+
+
+def rope(width: int, length: int, target: Target) -> float:
+    """X [width, length]: halves of the partitions rotated; 512 columns per tile, half the partitions per product."""
+    half = width // 2
+
+    def play(count: int) -> float:
+        w = Writer("rope", target)
+        x = w.hbm("x", width, count * BANK, "fp32")
+        factors = [w.hbm("f", half, count * BANK, "fp32") for _ in range(2)]
+        out = w.hbm("y", width, count * BANK, "fp32", "output")
+        tiles, results = w.ring(AHEAD, BANK, "fp32", width), w.ring(AHEAD, BANK, "fp32", width)
+        cosines = [w.ring(AHEAD, BANK, "fp32", half) for _ in range(2)]
+        scratch = [w.ring(2, BANK, "fp32", half) for _ in range(5)]
+        for i in range(count):
+            span = (i * BANK, (i + 1) * BANK)
+            tile = tiles.take()
+            w.dma(tile, x.rows(0, width, span), "qX")
+            cos, sin = (ring.take() for ring in cosines)
+            w.dma(cos, factors[0].rows(0, half, span), "qCos")
+            w.dma(sin, factors[1].rows(0, half, span), "qSin")
+            even, odd = tile.columns(0, BANK, (0, half)), scratch[0].take().access()
+            w.copy(odd, tile.columns(0, BANK, (half, width)))
+            products = []
+            for a, b, ring in ((even, cos, 1), (odd, cos, 2), (even, sin, 3), (odd, sin, 4)):
+                product = scratch[ring].take()
+                w.emit("tensor_tensor", dst=product, data1=a, data2=b, op="multiply")
+                products.append(product)
+            result = results.take()
+            for part, (a, b), op in (((0, half), (0, 3), "subtract"), ((half, width), (1, 2), "add")):
+                w.emit("tensor_tensor", dst=result.columns(0, BANK, part), data1=products[a], data2=products[b], op=op)
+            w.dma(out.rows(0, width, span), result, "qOut", "GpSimd")
+        return w.time_ns()
+
+    return steady_ns(play, -(-length // BANK), first=8, second=16)
+
+
+def matmul(m: int, k: int, n: int, target: Target, *, rows_first: bool = True) -> float:
+    """Blocks of 1024 result columns keep their K x 1024 operand in SBUF; the other is transposed on the PE array.
+
+    What does not fit beside it is loaded again for every 128 rows: a compiler that runs out of SBUF moves the loads
+    into the inner loop. With the stationary operand given transposed (`rows_first` False) blocks of 1024 by 1024 keep
+    both.
+    """
+    deep = -(-k // 128)
+    resident = deep * COLUMNS * 4
+    need = resident + (2 * k * 4 if rows_first else resident) + 3 * COLUMNS * 4
+    keep = need <= target.sbuf_usable_bytes_per_partition
+
+    def play(blocks: int, rows: int) -> float:
+        w = Writer("matmul", target)
+        x, y = w.hbm("x", m, k, "fp32"), w.hbm("y", k, n, "fp32")
+        out = w.hbm("out", m, n, "fp32", "output")
+        right = w.ring(deep if keep else min(deep, 16), COLUMNS, "fp32")
+        chunk = w.ring(2, COLUMNS, "fp32")
+        left = w.ring(1 if keep else 2, deep * 128, "fp32")
+        results = w.ring(2, COLUMNS, "fp32")
+        turn, psum = w.banks(0, 4), w.banks(4, 4)
+        for block in range(blocks):
+            tiles = []
+            if keep:
+                for i in range(deep):
+                    tiles.append(right.take())
+                    w.dma(tiles[i], y.rows(i * 128, 128, (0, COLUMNS)), "qY")
+            for row in range(rows):
+                stationary = left.take()
+                if rows_first:
+                    for start, size in chunks(deep * 128, COLUMNS):
+                        part = chunk.take()
+                        w.dma(part.columns(0, size), x.rows(row % 32 * 128, 128, (0, size)), "qX")
+                        for a in range(0, size, 128):
+                            bank = turn.take().columns(0, 128)
+                            w.transpose(bank, part.columns(a, a + 128))
+                            w.activate(stationary.columns(start + a, start + a + 128), bank, "copy")
+                else:
+                    for i in range(deep):
+                        w.dma(stationary.columns(i * 128, i * 128 + 128), x.rows(0, 128, (0, 128)), "qX")
+                banks = [psum.take() for _ in range(2)]
+                result = results.take()
+                if not keep:
+                    for i in range(deep):
+                        tile = right.take()
+                        w.dma(tile, y.rows(i * 128, 128, (0, COLUMNS)), "qY")
+                        for j, bank in enumerate(banks):
+                            w.matmul(
+                                bank.access(), stationary.columns(i * 128, i * 128 + 128),
+                                tile.columns(j * BANK, j * BANK + BANK), first=i == 0,
+                            )  # fmt: skip
+                for j, bank in enumerate(banks):
+                    if keep:
+                        for i, tile in enumerate(tiles):
+                            w.matmul(
+                                bank.access(), stationary.columns(i * 128, i * 128 + 128),
+                                tile.columns(j * BANK, j * BANK + BANK), first=i == 0,
+                            )  # fmt: skip
+                    w.activate(result.columns(j * BANK, j * BANK + BANK), bank, "copy")
+                w.dma(
+                    out.rows(row % 32 * 128, 128, (block % 2 * COLUMNS, block % 2 * COLUMNS + COLUMNS)),
+                    result,
+                    "qOut",
+                    "GpSimd",
+                )
+        return w.time_ns()
+
+    rows, blocks = -(-m // 128), -(-n // COLUMNS)
+
+    def block(count: int) -> float:
+        return play(1, count)
+
+    one = steady_ns(block, rows, first=2, second=4)
+    if blocks == 1:
+        return one
+    again = play(2, 2) - play(1, 2) - (play(1, 4) - play(1, 2))  # what starting another block costs beyond its rows
+    pace = (play(1, 4) - play(1, 2)) / 2
+    return one + (blocks - 1) * (again + rows * pace)
+
+
+def batched_matmul(batch: int, m: int, k: int, n: int, target: Target) -> float:
+    """[m, k] @ [k, n], k <= 128: transposes on the PE array, results of 1024 columns evicted by ScalarE and stored."""
+
+    def play(count: int) -> float:
+        w = Writer("batched_matmul", target)
+        x, y = w.hbm("x", m, k, "fp32"), w.hbm("y", k, n, "fp32")
+        out = w.hbm("out", m, n, "fp32", "output")
+        right, loaded = w.ring(2, COLUMNS, "fp32", k), w.ring(4, k, "fp32")
+        left, results = w.ring(2, COLUMNS, "fp32", k), w.ring(3, COLUMNS, "fp32")
+        turn, psum = w.banks(0, 4), w.banks(4, 4)
+        for step in range(count):
+            tile = right.take()
+            if step % 4 == 0:
+                w.dma(tile, y.rows(0, k, (0, COLUMNS)), "qY")
+            stationary = left.take()
+            for a in range(0, COLUMNS, 128):
+                part = loaded.take()
+                w.dma(part, x.rows(0, 128), "qX")
+                bank = turn.take().columns(0, 128, (0, k))
+                w.transpose(bank, part.access())
+                w.activate(stationary.columns(a, a + 128), bank, "copy")
+            for a in range(0, COLUMNS, 128):
+                result = results.take()
+                for j in range(0, COLUMNS, BANK):
+                    bank = psum.take()
+                    w.matmul(bank.access(), stationary.columns(a, a + 128), tile.columns(j, j + BANK), first=True)
+                    w.activate(result.columns(j, j + BANK), bank, "copy")
+                w.dma(out.rows(0, 128, (0, COLUMNS)), result, "qOut", "GpSimd")
+        return w.time_ns()
+
+    return steady_ns(play, batch * -(-m // COLUMNS) * -(-n // COLUMNS), first=4, second=8)
+
+
+def normalized_matmul(m: int, k: int, n: int, target: Target, *, add: bool, after: bool = False) -> float:
+    """RMSNorm fused with a product, 128 rows at a time, every weight tile [128, 512] loaded when it is needed.
+
+    `after` normalizes the product plus a residual instead of the operand. The compiler keeps a weight that fits.
+    """
+    deep, wide = -(-k // 128), -(-n // BANK)
+    keep = deep * n * 4 <= target.sbuf_usable_bytes_per_partition // 2
+    width = n if after else k
+
+    def play(rows: int) -> float:
+        w = Writer("normalized_matmul", target)
+        x, z = w.hbm("x", m, k, "fp32"), w.hbm("z", m, width, "fp32")
+        weight, out = w.hbm("w", k, n, "fp32"), w.hbm("out", m, n, "fp32", "output")
+        weights = w.ring(deep * wide if keep else 8, BANK, "fp32")
+        inputs, added = w.ring(2, k, "fp32"), w.ring(2, width, "fp32")
+        scratch, left = w.ring(1, width, "fp32"), w.ring(2, k, "fp32")
+        results, column = w.ring(2, n if after else BANK, "fp32"), w.ring(8, 1, "fp32")
+        turn, psum = w.banks(0, 4), w.banks(4, 4)
+        gamma = w.sbuf(width, "fp32")
+        kept: dict[tuple[int, int], Access] = {}
+
+        def normalize(tile: Access) -> None:
+            squares, total = scratch.take(), column.take()
+            w.activate(squares, tile, "square")
+            w.emit("tensor_reduce", dst=total, data=squares, op="add")
+            w.emit("tensor_scalar", dst=total, data=total, op0="multiply", operand0=1.0, op1="add", operand1=1.0)
+            w.activate(total, total, "rsqrt")
+            w.emit("tensor_scalar", dst=tile, data=tile, op0="multiply", operand0=total)
+            if add or after:
+                w.emit("tensor_tensor", dst=tile, data1=tile, data2=gamma, op="multiply")
+
+        for row in range(rows):
+            tile, other = inputs.take(), added.take()
+            w.dma(tile, x.rows(row * 128 % m, 128), "qX")
+            if add or after:
+                w.dma(other, z.rows(row * 128 % m, 128), "qZ")
+            if not after:
+                if add:
+                    w.emit("tensor_tensor", dst=tile, data1=tile, data2=other, op="add")
+                normalize(tile.access())
+            stationary = left.take()
+            for i in range(deep):
+                bank = turn.take().columns(0, 128)
+                w.transpose(bank, tile.columns(i * 128, i * 128 + 128))
+                w.activate(stationary.columns(i * 128, i * 128 + 128), bank, "copy")
+            result = results.take()
+            for j in range(wide):
+                bank = psum.take()
+                for i in range(deep):
+                    if (i, j) not in kept or not keep:
+                        part = weights.take()
+                        w.dma(part, weight.rows(i * 128, 128, (j * BANK, j * BANK + BANK)), "qW")
+                        kept[i, j] = part.access()
+                    w.matmul(bank.access(), stationary.columns(i * 128, i * 128 + 128), kept[i, j], first=i == 0)
+                if after:
+                    w.copy(result.columns(j * BANK, j * BANK + BANK), bank)
+                else:
+                    piece = result if j == 0 else results.take()
+                    w.copy(piece, bank)
+                    w.dma(out.rows(row * 128 % m, 128, (j * BANK, j * BANK + BANK)), piece, "qOut", "GpSimd")
+            if after:
+                w.emit("tensor_tensor", dst=result, data1=result, data2=other, op="add")
+                normalize(result.access())
+                w.dma(out.rows(row * 128 % m, 128), result, "qOut", "GpSimd")
+        return w.time_ns()
+
+    return steady_ns(play, -(-m // 128), first=4, second=8)

@@ -1,0 +1,49 @@
+"""Vector addition of the CS149 assignment: tiles of [rows, columns], one load per operand and one store per tile."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from neuroncore.isa import Program, ProgramBuilder, Tile, synchronize
+
+from benchmarks.kernels.matmul import Pool
+
+__all__ = ["vector_add"]
+
+
+def vector_add(elements: int, rows: int, columns: int, ahead: int = 8) -> Program:
+    """CS149 vector add: tiles of [rows, columns] fp32, loads `ahead` tiles in advance, one store per tile."""
+    b = ProgramBuilder(f"vadd_{elements}_{rows}x{columns}")
+    x, y = b.input("x", (elements,), "fp32"), b.input("y", (elements,), "fp32")
+    z = b.output("z", (elements,), "fp32")
+    tiles = elements // (rows * columns)
+    count = min(ahead, tiles)
+    pools = {
+        n: Pool(b, n, count, columns, dtype="fp32", address=i * count * columns * 4)
+        for i, n in enumerate(("tx", "ty", "tz"))
+    }
+    free = ((1, columns),)
+    loaded: deque[tuple[Tile, Tile]] = deque()
+    for step in range(tiles + count):
+        if step >= count:
+            i = step - count
+            tx, ty = loaded.popleft()
+            tz = pools["tz"].take()
+            b.emit(
+                "tensor_tensor",
+                dst=tz.access((0, rows)),
+                data1=tx.access((0, rows)),
+                data2=ty.access((0, rows)),
+                op="add",
+            )
+            target = z.access(rows, free, offset=i * rows * columns, partition_stride=columns)
+            b.emit("dma_copy", dst=target, src=tz.access((0, rows)), queue="qZ")
+        if step < tiles:
+            pair = []
+            for tensor, pool in ((x, pools["tx"]), (y, pools["ty"])):
+                tile = pool.take()
+                source = tensor.access(rows, free, offset=step * rows * columns, partition_stride=columns)
+                b.emit("dma_copy", dst=tile.access((0, rows)), src=source, queue=f"q{tensor.name.upper()}")
+                pair.append(tile)
+            loaded.append((pair[0], pair[1]))
+    return synchronize(b.build())
