@@ -108,15 +108,23 @@ struct Joined {
   size_t size = 0;
   std::vector<int64_t> offsets{0};
 
-  void add(Text text) {
+  void append(Text text) {
     if (text.size) std::memcpy(data.get() + size, text.data, text.size);
     size += text.size;
-    offsets.push_back(static_cast<int64_t>(size));
+  }
+
+  void append(const char* text) { append({reinterpret_cast<const uint8_t*>(text), std::strlen(text)}); }
+
+  void end() { offsets.push_back(static_cast<int64_t>(size)); }
+
+  void add(Text text) {
+    append(text);
+    end();
   }
 };
 
 // Names of the fields of an event; the order is that of the answer.
-enum Field { kPh, kCat, kName, kPid, kTid, kTs, kDur, kId, kArgs, kOther };
+enum Field { kPh, kCat, kName, kPid, kTid, kTs, kDur, kId, kArgs, kBinding, kOther };
 // Names of the ids among the arguments, in the order of `_SOURCES` in readers/native.py.
 enum IdKey { kCorrelation, kExternalId, kExternalId2021, kDevice, kStream, kStreamId, kBytes, kExecutionId, kIdKeys };
 
@@ -168,6 +176,7 @@ class Tokenizer {
     space();
     std::array<Text, 9> found;
     found.fill({at_, 0});
+    others_.clear();
     std::array<int64_t, kIdKeys> ids;
     unsigned seen = 0, ids_seen = 0;
     if (*at_ == '}') {
@@ -195,7 +204,13 @@ class Tokenizer {
           } else if (!value(1)) {
             return false;
           }
-          if (field != kOther) found[field] = {begin, static_cast<size_t>(at_ - begin)};
+          const Text value{begin, static_cast<size_t>(at_ - begin)};
+          if (field < kBinding) found[field] = value;
+          if (field == kOther) {
+            for (const auto& [other, _] : others_)
+              if (other.size == key.size && !std::memcmp(other.data, key.data, key.size)) return false;
+            others_.push_back({key, value});
+          }
         }
         space();
         if (*at_ == '}') {
@@ -223,7 +238,10 @@ class Tokenizer {
       columns_.valid[which].push_back(plain);
     }
     columns_.ids.add(found[kId]);
-    columns_.args.add(found[kArgs]);
+    if (others_.empty())
+      columns_.args.add(found[kArgs]);
+    else
+      args_with_others(found[kArgs]);
     for (int key = 0; key < kIdKeys; ++key) {
       auto& numbers = columns_.numbers[key];
       if (ids_seen >> key & 1) {
@@ -236,11 +254,39 @@ class Tokenizer {
     ++columns_.rows;
   }
 
+  // Members that no column holds join the arguments, as `pieces.with_member` writes them.
+  void args_with_others(Text args) {
+    Joined& to = columns_.args;
+    to.append("{\"event\": {");
+    for (size_t i = 0; i < others_.size(); ++i) {
+      to.append(i ? ", \"" : "\"");
+      to.append(others_[i].first);
+      to.append("\": ");
+      to.append(others_[i].second);
+    }
+    to.append("}");
+    if (args.size && args.data[0] == '{') {
+      size_t at = 1;
+      while (args.data[at] == ' ' || args.data[at] == '\n' || args.data[at] == '\r' || args.data[at] == '\t') ++at;
+      if (args.data[at] != '}') to.append(", ");
+      to.append({args.data + at, args.size - at});
+    } else {
+      if (args.size) to.append(", \"args\": ");
+      to.append(args);
+      to.append("}");
+    }
+    to.end();
+  }
+
   static Field field_of(Text key) {
     const uint8_t* k = key.data;
     switch (key.size) {
       case 2:
-        return same(k, "ph", 2) ? kPh : same(k, "ts", 2) ? kTs : same(k, "id", 2) ? kId : kOther;
+        return same(k, "ph", 2)   ? kPh
+               : same(k, "ts", 2) ? kTs
+               : same(k, "id", 2) ? kId
+               : same(k, "bp", 2) ? kBinding
+                                  : kOther;
       case 3:
         return same(k, "cat", 3)   ? kCat
                : same(k, "pid", 3) ? kPid
@@ -573,6 +619,7 @@ class Tokenizer {
   const uint8_t* end_;
   Columns& columns_;
   bool escaped_ = false;
+  std::vector<std::pair<Text, Text>> others_;  // of the event at hand
 };
 
 // Everything that needs no interpreter. False when the plain parser has to read the text.
@@ -580,7 +627,7 @@ bool read(const uint8_t* given, size_t size, std::unique_ptr<uint8_t[]>& text, C
   text.reset(new uint8_t[size + kPadding]);
   std::memcpy(text.get(), given, size);
   std::memset(text.get() + size, 0, kPadding);
-  columns.args.data.reset(new uint8_t[size + 1]);
+  columns.args.data.reset(new uint8_t[3 * size + 16]);  // `{"":1}` becomes `{"event": {"": 1}}`
   columns.ids.data.reset(new uint8_t[size + 1]);
   return Tokenizer(text.get(), size, columns).events();
 }

@@ -196,6 +196,24 @@ def test_an_export_with_impossible_durations_says_so(ingest: Ingest) -> None:
     assert rows(profile)["negative_duration"][0] == 2
 
 
+@pytest.mark.parametrize("sure", [True, False], ids=["parsed strictly", "mended"])
+def test_members_of_an_event_that_no_column_holds_are_kept(ingest: Ingest, sure: bool) -> None:
+    power = host("convolution", attr={"Power": "0x43"}, args={"External id": 7})
+    bare = host("bare", tts=4.5)
+    mark = '{"ph":"i","name":"mark","pid":1,"tid":1,"ts":121,"s":"t"}'
+    begin, end = (host("pair", ph=phase, ts=at, args={"a": at}) for phase, at in (("B", 200), ("E", 230)))
+    profile = ingest(document(*GOOD, power, bare, mark, begin, end, *(() if sure else ('{"ph":"X" "name":"odd"}',))))
+    table = profile.table("SystemProfileEvents")
+    kept = dict(
+        zip(table["name"].to_pylist(), map(json.loads, table["extra_attributes_json"].to_pylist()), strict=True)
+    )
+    assert kept["convolution"] == {"event": {"attr": {"Power": "0x43"}}, "External id": 7}
+    assert kept["bare"] == {"event": {"tts": 4.5}}
+    assert kept["mark"] == {"event": {"s": "t"}}
+    assert kept["pair"] == {"a": 230, "begin": {"a": 200}}
+    assert kept["aten::mm"]["External id"] == 1
+
+
 def test_rows_about_the_recording_are_no_process(ingest: Ingest, golden: Any) -> None:
     span = (
         '{"ph":"X","cat":"Trace","name":"PyTorch Profiler (0)","pid":"Spans","tid":"PyTorch Profiler","ts":1,"dur":900}'

@@ -62,7 +62,7 @@ contents = st.one_of(
 strings = contents.map(lambda text: f'"{text}"')
 scalars = st.one_of(numbers, strings, st.sampled_from(["null", "true", "false", "nul", ""]))
 ID_NAMES = ["correlation", "External id", "external id", "device", "stream", "Stream Id", "bytes", "execution_id"]
-KEYS = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "bp", "s", "", "p\\u0068"]
+KEYS = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "bp", "s", "attr", "", "p\\u0068"]
 FITTING = {
     "ph": strings,
     "cat": strings,
@@ -107,6 +107,9 @@ usual = st.fixed_dictionaries(
         "tid": st.one_of(st.integers(-1, 10), st.text(max_size=3), st.none(), st.floats(0, 3)),
         "dur": st.one_of(st.integers(-5, 10**6), st.floats(0, 1e9, allow_nan=False)),
         "id": st.one_of(st.integers(), st.text(max_size=3)),
+        "s": st.text(max_size=3),
+        "bp": st.just("e"),
+        "é attr": st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
         "args": st.dictionaries(
             st.sampled_from([*ID_NAMES, "grid", "other"]),
             st.one_of(st.integers(-3, 2**64), st.text(max_size=4), st.none(), st.lists(st.integers(), max_size=2)),

@@ -31,7 +31,6 @@ from neuronscope.readers.pieces import (
     REFUSED,
     Columns,
     Event,
-    LooseEvent,
     Piece,
     columns_of,
     concat,
@@ -53,7 +52,7 @@ _BLANK = re.compile(rb"[\s\0]*")  # a crash can leave blocks of zeros
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*')
 _EVENTS_KEY = re.compile(rb'"traceEvents"[^\[{]{0,64}\[(?=\s*[{\]])|"traceEvents"[^{]{0,64}\[(?=\s*\{)')
 _SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^,\]}\s"]+')
-_loose = msgspec.json.Decoder(LooseEvent)
+_loose = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LOOSE_EVENTS = 4096  # events parsed one by one, gathered before they become columns
 _ATTEMPTS = 64  # places in lost text where the next event may begin that are tried
 _ATTEMPT_BYTES = 1 << 16
@@ -414,14 +413,10 @@ class _Walker:
             mended = None  # another writer's events stand inside
         if mended is None:
             return self.lose(start, following)
-        raw = {
-            key: msgspec.Raw(mended.fields[key].encode())
-            for key in LooseEvent.__struct_fields__
-            if key in mended.fields
-        }
         if self.keeping:
             self.mended.append(self.rows)
-        self.keep_one(tighten(LooseEvent(**raw)), start)
+        fields = {key: msgspec.Raw(value.encode()) for key, value in mended.fields.items()}
+        self.keep_one(tighten(fields), start)
         if not self.keeping:
             return start + mended.consumed
         for detail in sorted(mended.faults) or ["damaged text"]:

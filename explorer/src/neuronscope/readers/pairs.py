@@ -71,11 +71,18 @@ def _match(rows: Iterable[tuple[int, bool, Hashable, str]], choose: Callable[[Op
 
 
 def merge_arguments(begins: pa.Array, ends: Sequence[bytes]) -> pa.Array:
-    """Arguments (JSON text) of intervals whose end carries some too: an end's value wins."""
+    """Arguments (JSON text) of intervals whose end carries some too.
+
+    An end's value wins; a different one that it replaces is kept in member `begin`.
+    """
     merged = []
     for begin, end in zip(begins.to_pylist(), ends, strict=True):
         first, second = _object(begin), _object(end)
-        merged.append(begin if not second else end if not first else msgspec.json.encode(first | second))
+        both: dict[str, object] = {**first, **second}
+        replaced = {key: value for key, value in first.items() if key in second and value != second[key]}
+        if replaced:
+            both["begin"] = replaced
+        merged.append(begin if not second else end if not first else msgspec.json.encode(both))
     return pa.array(merged, pa.binary())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -23,12 +23,13 @@ __all__ = [
     "REFUSED",
     "Columns",
     "Event",
-    "LooseEvent",
+    "Fields",
     "Piece",
     "columns_of",
     "concat",
     "parse_piece",
     "tighten",
+    "with_member",
 ]
 
 Int8 = npt.NDArray[np.int8]
@@ -39,7 +40,7 @@ _IN_NS = 2
 _Id = int | str | float | None
 
 
-class Event(msgspec.Struct, gc=False):
+class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """An event as nearly every writer makes it; times and ids stay text."""
 
     ph: str = ""
@@ -51,20 +52,12 @@ class Event(msgspec.Struct, gc=False):
     dur: msgspec.Raw = _MISSING
     id: msgspec.Raw = _MISSING
     args: msgspec.Raw = _MISSING
+    s: msgspec.Raw = _MISSING  # scope of an instant
+    bp: msgspec.Raw = _MISSING  # how an arrow binds; all are bound to the slice that encloses their end
 
 
-class LooseEvent(msgspec.Struct, gc=False):
-    """Valid JSON whose fields have types of their own."""
-
-    ph: msgspec.Raw = _MISSING
-    cat: msgspec.Raw = _MISSING
-    name: msgspec.Raw = _MISSING
-    pid: msgspec.Raw = _MISSING
-    tid: msgspec.Raw = _MISSING
-    ts: msgspec.Raw = _MISSING
-    dur: msgspec.Raw = _MISSING
-    id: msgspec.Raw = _MISSING
-    args: msgspec.Raw = _MISSING
+_FIELDS = frozenset(Event.__struct_fields__)
+Fields = Mapping[str, msgspec.Raw]  # an event's members as JSON text
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -81,6 +74,7 @@ class _Args(msgspec.Struct, gc=False):
 
 
 _events = msgspec.json.Decoder(list[Event])
+_other_events = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _args_list = msgspec.json.Decoder(list[_Args])
 _args_one = msgspec.json.Decoder(_Args)
 REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
@@ -148,19 +142,29 @@ class Columns:
 def parse_piece(text: bytes, spill: Spill | None) -> Piece | None:
     """Events separated by commas, strictly; None when anything in the text is out of order.
 
-    The parser looks only at what it decodes, so that what it passes on raw is checked for UTF-8 before.
+    The parser looks only at what it decodes, so that what it passes on raw is checked for UTF-8 before. Members that
+    `Event` does not name join the arguments (see `tighten`).
     """
+    whole = b"".join((b"[", text, b"]"))
     try:
         if not text.isascii():
             text.decode("utf-8")
-        events = _events.decode(b"".join((b"[", text, b"]")))
+        events = _events.decode(whole)
+    except msgspec.ValidationError:
+        try:
+            events = [tighten(fields) for fields in _other_events.decode(whole)]
+        except REFUSED:
+            return None
     except REFUSED:
         return None
     return columns_of(events, spill)
 
 
-def tighten(loose: LooseEvent) -> Event:
-    """The event with its texts as text."""
+def tighten(fields: Fields) -> Event:
+    """The event of some members of any type: texts as text, members that `Event` does not name among the arguments.
+
+    Those stand there in one member `event`: `{"event": {"attr": ...}, "External id": 5}`.
+    """
 
     def text(raw: msgspec.Raw) -> str:
         if not len(raw):
@@ -181,23 +185,50 @@ def tighten(loose: LooseEvent) -> Event:
         plain = value is None or (isinstance(value, int | str | float) and not isinstance(value, bool))
         return value if plain else bytes(raw).decode("utf-8", "replace")
 
+    def member(name: str) -> msgspec.Raw:
+        return fields.get(name, _MISSING)
+
+    args, scope = member("args"), member("s")
+    if not fields.keys() <= _FIELDS:
+        args = msgspec.Raw(_with_others(args, {k: v for k, v in fields.items() if k == "s" or k not in _FIELDS}))
+        scope = _MISSING
     return Event(
-        text(loose.ph),
-        text(loose.cat),
-        text(loose.name),
-        scalar(loose.pid),
-        scalar(loose.tid),
-        loose.ts,
-        loose.dur,
-        loose.id,
-        loose.args,
+        text(member("ph")),
+        text(member("cat")),
+        text(member("name")),
+        scalar(member("pid")),
+        scalar(member("tid")),
+        member("ts"),
+        member("dur"),
+        member("id"),
+        args,
+        scope,
     )
+
+
+def _with_others(args: msgspec.Raw, others: Fields) -> bytes:
+    """The arguments with the members of the event that no column holds."""
+    members = (msgspec.json.encode(name) + b": " + bytes(value) for name, value in others.items())
+    return with_member(bytes(args), "event", b"{" + b", ".join(members) + b"}")
+
+
+def with_member(args: bytes, name: str, value: bytes) -> bytes:
+    """Arguments (JSON text, empty: none) with another member in front; such that are no object become `args` in one."""
+    head, body = b'{"%b": %b' % (name.encode(), value), args.strip()
+    if body[:1] == b"{":
+        rest = body[1:].lstrip()
+        return head + (rest if rest[:1] == b"}" else b", " + rest)
+    return head + (b', "args": ' + body if body else b"") + b"}"
 
 
 def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
     """Columns of some events; long texts go to `spill` when there is one."""
     count = len(events)
-    ph, cat, name, pid, tid, ts, dur, ids, args = zip(*map(astuple, events), strict=True) if count else ((),) * 9
+    ph, cat, name, pid, tid, ts, dur, ids, args, scope, _ = (
+        zip(*map(astuple, events), strict=True) if count else ((),) * len(_FIELDS)
+    )
+    if any(map(len, scope)):
+        args = tuple(_with_others(a, {"s": s}) if len(s) else a for a, s in zip(args, scope, strict=True))
     time_texts, duration_texts = TextColumn.join(ts), TextColumn.join(dur)
     times, durations = nanoseconds(time_texts), nanoseconds(duration_texts)
     has_ts = times.valid.astype(np.int8)
