@@ -61,8 +61,8 @@ def formats_page() -> str:
 
 
 def tables_page() -> str:
-    """The store's Parquet tables that are ours."""
-    from neuronscope.schema import own
+    """The store's Parquet tables that are ours, and what ours and the published ones of device profiles hold."""
+    from neuronscope.schema import own, published
 
     lines = [
         "# Tables of the store",
@@ -73,6 +73,32 @@ def tables_page() -> str:
         "profile) and, beside them, ours:",
         "",
     ]
+    device = [
+        "## Device profiles",
+        "",
+        "One row of `DeviceProfileList` per executable (NEFF) and logical NeuronCore; `device_profile_name` joins it to the "
+        "tables below, `execution_id` to `Execution`. An executable's timeline is laid out at each of its executions; where "
+        "that would be more than two million rows, at the first one only (`IngestReport` says so: all others are the same).",
+        "",
+        "- Times are ns like everywhere, those of `Summary` seconds of one execution, launch cost excluded.",
+        "- Columns called `percent` hold fractions (0.21 is 21 %), as Neuron Explorer's own files do.",
+        "- HFU and MFU divide FLOPs adjusted to the bf16 peak by that peak, MBU divides by one whole HBM stack: Neuron "
+        "Explorer's definitions. `neuronscope analysis` uses a core's own share of HBM instead.",
+        "- Spills are what moves between SBUF and HBM tensors that are neither input nor output.",
+        "- A `DmaPacket` is the share of one DMA engine in a transfer: single descriptors are not simulated one by one.",
+        "- `Flow` rows between `Instruction` and `DmaPacketAggregated` follow semaphores (`semaphore`) and triggers "
+        "(`dma_trigger`); those between `SystemProfileEvents` are the host's chain.",
+        "- Null is unknown, also in columns the schema calls required.",
+        "",
+        "Filled for an emulated profile; columns added to the published ones are **bold**:",
+        "",
+    ]
+    rows = []
+    for name in published.DEVICE_TABLES:
+        added = {column for column, _, _ in published.ADDED.get(name, ())}
+        columns = [f"**`{f.name}`**" if f.name in added else f"`{f.name}`" for f in published.fields(name)]
+        rows.append((f"`{name}`", published.description(name), ", ".join(columns)))
+    lines += [*device, *_table(("table", "a row is", "columns"), rows)]
     for table in own.OWN_TABLES:
         lines += [f"## {table.name}", "", table.doc[0].upper() + table.doc[1:] + ".", ""]
         lines += _table(("column", "type", "meaning"), ((f"`{c.name}`", c.type, c.doc) for c in table.columns))

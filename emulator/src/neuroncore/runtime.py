@@ -15,6 +15,7 @@ from neuronscope.formats import tables
 
 from neuroncore import compiler
 from neuroncore.compiler import COMPILER_VERSION, Estimated, compile_program, op_parts
+from neuroncore.flops import model_flops
 from neuroncore.graph import Graph
 from neuroncore.isa import print_program
 from neuroncore.targets import load_target
@@ -37,6 +38,7 @@ class Executable:
         estimated_ns: part of `program_ns` that is a bandwidth-bound estimate (0 when the program was fully lowered).
         bytes_read, bytes_written: HBM traffic of the program.
         flops: multiply and add counted separately.
+        model_flops: those of the graph's matrix products, -1 unknown.
         instructions, dma_transfers: rows for the NTFF tables of `neuronscope.formats.tables`
             (INSTRUCTIONS, DMA_TRANSFERS), `neff` column filled.
         program: the `neuroncore.isa` program, executable on `neuroncore.machine`. Inputs are flat: the storage of input
@@ -55,6 +57,7 @@ class Executable:
     instructions: pa.Table
     dma_transfers: pa.Table
     program: Any
+    model_flops: int = -1
 
 
 def compile_graph(graph: Graph, target_name: str | None = None) -> Executable:
@@ -96,6 +99,7 @@ def compile_graph(graph: Graph, target_name: str | None = None) -> Executable:
         instructions=instructions,
         dma_transfers=transfers,
         program=program,
+        model_flops=model_flops(graph),
     )
 
 

@@ -322,6 +322,7 @@ def ntff() -> dict[str, dict[str, list[Any]]]:
                 "bytes_read": call.read,
                 "bytes_written": call.written,
                 "flops": call.flops,
+                "model_flops": 0,
             }
         )
         instructions.append(
@@ -373,6 +374,7 @@ def ntff() -> dict[str, dict[str, list[Any]]]:
             "execution_id": when["id"],
             "neff": hashes[call.overload, call.shapes][0],
             "start_ns": when["start"] + LAUNCH_NS,
+            "nc_idx": 0,
         }
         for call, when in zip(CALLS, timeline(), strict=True)
     ]

@@ -156,11 +156,13 @@ def _write(loaded: Loaded, timeline: Timeline, path: Path, count: int) -> None:
             "bytes_read": [timeline.bytes_read],
             "bytes_written": [timeline.bytes_written],
             "flops": [timeline.flops],
+            "model_flops": [-1],
         },
         "program_executions": {
             "execution_id": list(range(1, count + 1)),
             "neff": [loaded.hash] * count,
             "start_ns": starts,
+            "nc_idx": [0] * count,
         },
         "instructions": instructions,
         "dma_transfers": transfers,

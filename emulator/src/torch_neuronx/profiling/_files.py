@@ -204,6 +204,7 @@ def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], targ
                 "bytes_read": [p.bytes_read for p in found],
                 "bytes_written": [p.bytes_written for p in found],
                 "flops": [p.flops for p in found],
+                "model_flops": [p.model_flops for p in found],
             },
         ),
         "program_executions": _table(
@@ -212,6 +213,7 @@ def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], targ
                 "execution_id": launches["execution_id"][known],
                 "neff": launches.of_executable("neff").filter(pa.array(known)),
                 "start_ns": launches["start_ns"][known] + launches["launch_ns"][known],
+                "nc_idx": launches["device"][known],
             },
         ),
     }

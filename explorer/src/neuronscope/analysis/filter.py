@@ -18,7 +18,9 @@ DEVICE_TABLES = (
     "DmaPacket",
     "DmaPacketAggregated",
     "DmaUsage",
+    "DmaQueuesInfo",
     "DmaUsageSummary",
+    "ExecutionInfo",
     "HbmUsage",
     "HbmUsageSummaryByType",
     "Instruction",
@@ -109,7 +111,9 @@ def filtered(
         elif name in _BY_EVENT:
             text = f"{text} WHERE {_BY_EVENT[name]} IN ({chosen})"
             if name == "Flow":
-                text = f"{text} AND in_id IN ({chosen})"
+                text = f"{text} AND in_id IN ({chosen}) AND in_table = 'SystemProfileEvents'"
+                if device:
+                    text += f" UNION ALL SELECT * FROM \"{name}\" WHERE in_table <> 'SystemProfileEvents'"
         elif name == "Track":
             text = f"{text} WHERE track_id IN (SELECT track_id FROM Slice WHERE event_id IN ({chosen}))"
         tables[name] = profile.query(text, parameters)

@@ -74,7 +74,7 @@ WHERE s.track_id = $track ORDER BY s.start_ts, s.end_ts DESC, s.event_id
 
 _INSTRUCTIONS = """
 SELECT start_ts, end_ts, coalesce(opcode, 'instruction') AS name, -1 AS event_id, operands, hlo_name,
-       nki_source_location AS source, evt_wait_time_ns AS wait_ns
+       coalesce(nki_source_location, bir_debug_info_source_location) AS source, evt_wait_time_ns AS wait_ns
 FROM Instruction WHERE coalesce(pcore_idx, -1) = $core AND engine = $row ORDER BY start_ts, end_ts DESC
 """
 

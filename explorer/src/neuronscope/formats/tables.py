@@ -92,6 +92,7 @@ PROGRAMS = spec(
     bytes_read         int64   HBM bytes read
     bytes_written      int64   HBM bytes written
     flops              int64   flops
+    model_flops        int64   of them those of the graph's matrix products, -1 unknown
     """,
 )
 
@@ -102,6 +103,7 @@ PROGRAM_EXECUTIONS = spec(
     execution_id       int64   as in ntrace.pb
     neff               string  hash
     start_ns           int64   start of the program, launch cost excluded
+    nc_idx             int32   logical NeuronCore, process-local
     """,
 )
 
@@ -258,4 +260,6 @@ BY_KIND: dict[str, tuple[TableSpec, ...]] = {
 #: Columns that files of an older version lack: (table, column) -> the version they came with. Readers take -1 or "".
 SINCE: dict[tuple[str, str], int] = {
     ("instructions", "done_offset_ns"): 2,
+    ("programs", "model_flops"): 2,
+    ("program_executions", "nc_idx"): 2,
 }

@@ -143,6 +143,9 @@ class _Folder:
             )
         system = self.tables.get("SystemProfileEvents")
         kept = {name: table for name, table in self.tables.items() if name not in _MADE}
+        if "Flow" in self.tables:  # arrows between system events are made anew; those inside a device profile stay
+            arrows = self.tables["Flow"]
+            kept["Flow"] = arrows.filter(pc.not_equal(arrows["in_table"].fill_null(""), "SystemProfileEvents"))
         facts = {"device_name": "AWS Neuron", **self.facts()}
         if system is None:
             events = device_only.events_of(kept, self.folder.directory.name.removesuffix("@latest"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,19 +14,16 @@ import pyarrow.compute as pc
 from neuronscope.formats import container, neff
 from neuronscope.formats.container import ProfileFile, Session
 from neuronscope.formats.errors import FormatError
-from neuronscope.readers import chrome
-from neuronscope.readers.exact import Int64, int64
+from neuronscope.readers import chrome, ntff
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.tables import named_table
 from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import DEVICE_ROLES, Events, Role, Trace, concat_events
-from neuronscope.schema.published import SCHEMA_VERSION, arrow_schema
 
 __all__ = ["Found", "files_of", "find_session", "has_session", "is_session", "read_device", "read_session"]
 
 _MARKS = ("trace_info.pb", "ntrace.pb")
 _TRACES = ("*.json", "*.json.gz")
-_EXPAND_ROWS = 2_000_000  # device rows of all executions together; beyond it each NEFF's first execution only
 
 
 @dataclass(frozen=True)
@@ -278,111 +275,11 @@ class _SessionReader:
 
     def device_profiles(self, trace: Trace) -> None:
         """NTFF files: each NEFF's timeline laid out at each of its executions."""
-        parts: dict[str, list[pa.Table]] = {}
-        for path in self.device_files[0]:
-            read = self.file(path.name)
-            if read is None:
-                continue
-            for name, table in read.tables.items():
-                parts.setdefault(name, []).append(table)
-        tables = {name: pa.concat_tables(found).unify_dictionaries() for name, found in parts.items()}
+        read = [(path, self.file(path.name)) for path in self.device_files[0]]
+        found = [(path, file) for path, file in read if file is not None and file.kind == "ntff"]
         self.neffs(trace)
-        if not tables or not tables["programs"].num_rows:
-            return
-        programs = tables["programs"].to_pylist()
-        programs = list({row["neff"]: row for row in programs}.values())
-        runs = tables["program_executions"].sort_by([("start_ns", "ascending"), ("execution_id", "ascending")])
-        runs_neff = runs["neff"].cast(pa.string()).to_pylist()
-        starts = runs["start_ns"].to_numpy()
-        _, unique = np.unique(runs["execution_id"].to_numpy(), return_index=True)
-        keep = sorted(unique.tolist())
-        runs_neff, starts = [runs_neff[i] for i in keep], starts[keep]
-        sizes = {row["neff"]: row["instructions"] + row["dma_transfers"] for row in programs}
-        if sum(sizes.get(name, 0) for name in runs_neff) > _EXPAND_ROWS:
-            first = {name: index for index, name in reversed(list(enumerate(runs_neff)))}
-            drawn = sorted(first.values())
-            text = "instructions and DMA of each NEFF's first execution only; all others are the same"
-            trace.report.append(
-                IngestWarning("device_rows_once", len(runs_neff) - len(drawn), -1, "*.ntff", "summed up", text)
-            )
-        else:
-            drawn = list(range(len(runs_neff)))
-        instructions = _expand(tables["instructions"], [runs_neff[i] for i in drawn], starts[drawn])
-        if instructions is not None:
-            trace.tables["Instruction"] = _instructions(instructions)
-        transfers = _expand(tables["dma_transfers"], [runs_neff[i] for i in drawn], starts[drawn])
-        if transfers is not None:
-            trace.tables["DmaPacketAggregated"] = _transfers(transfers)
-        lengths = {row["neff"]: row for row in programs}
-        for row in programs:
-            for key in ("name", "instructions", "dma_transfers", "duration_ns"):
-                trace.facts[f"program.{row['neff']}.{key}"] = str(row[key])
-        trace.tables["ExecutionInfo"] = named_table(
-            "ExecutionInfo",
-            {
-                "execution_index": np.arange(len(runs_neff), dtype=np.int32),
-                "neff_name": runs_neff,
-                "execution_start_ts": starts,
-                "execution_end_ts": [
-                    int(s) + lengths[n]["duration_ns"] if n in lengths else int(s)
-                    for s, n in zip(starts.tolist(), runs_neff, strict=True)
-                ],
-                "num_subgraphs": np.ones(len(runs_neff), np.int32),
-                "row_count": [lengths[n]["instructions"] if n in lengths else 0 for n in runs_neff],
-            },
-        )
-        self.profile_list(trace, programs)
-        self.metadata(trace, starts)
-
-    def profile_list(self, trace: Trace, programs: list[dict[str, Any]]) -> None:
-        cores: dict[str, set[int]] = {}
-        if trace.executions is not None:
-            pairs = zip(
-                trace.executions["neff"].cast(pa.string()).to_pylist(),
-                trace.executions["nc_idx"].to_pylist(),
-                strict=True,
-            )
-            for name, core in pairs:
-                cores.setdefault(name, set()).add(core)
-        session = self.session
-        rows = [
-            {
-                "device_profile_name": f"neff_{row['neff']}",
-                "instance_id": trace.instance,
-                "process_id": session.process_id if session else 0,
-                "nc_id": core,
-                "session_id": session.session_id if session else None,
-                "model_id": int64(row["neff"]),
-            }
-            for row in programs
-            for core in sorted(cores.get(row["neff"], {0}))
-        ]
-        trace.tables["DeviceProfileList"] = pa.Table.from_pylist(rows, schema=arrow_schema("DeviceProfileList"))
-
-    def metadata(self, trace: Trace, starts: Int64) -> None:
-        session = self.session
-        first, last = (int(starts.min()), int(starts.max())) if len(starts) else (0, 0)
-        values: dict[str, Any] = {
-            "profile_schema_version": SCHEMA_VERSION,
-            "ntff_version": container.VERSION,
-            "num_physical_cores": session.lnc if session else 1,
-            "vnc_enabled": bool(session and session.lnc > 1),
-            "first_hw_timestamp": first,
-            "last_hw_timestamp": last,
-            "first_ts": str(first),
-            "last_ts": str(last),
-            "ticks_per_nanosec": 1,
-            "instance_type": session.target if session else None,
-            "explorer_version": session.producer_version if session else None,
-            "profile_name": self.directory.name,
-            "is_simulation": bool(session and session.emulated),
-        }
-        row = {}
-        for field in arrow_schema("Metadata"):
-            # Hardware figures are the target file's; a profile holds only its hash, so they are 0 (unknown) here.
-            empty: Any = 0 if not field.nullable else None
-            row[field.name] = values.get(field.name, empty)
-        trace.tables["Metadata"] = pa.Table.from_pylist([row], schema=arrow_schema("Metadata"))
+        cores = [core_of(path) for path, _ in found]
+        ntff.add_device_tables(trace, [file for _, file in found], cores, self.session, self.directory.name)
 
     def neffs(self, trace: Trace) -> None:
         """Names of the executables; a NTFF without its NEFF is said so."""
@@ -399,6 +296,12 @@ class _SessionReader:
                 trace.report.append(IngestWarning("neff_hash", 1, -1, path.name, "kept", text))
         for key, value in names.items():
             trace.facts[f"neff.{key}"] = value
+
+
+def core_of(path: Path) -> int:
+    """The logical NeuronCore in a NTFF's name, profile_nc_<n>_session_<k>.ntff; 0 where it has another."""
+    match = re.match(r"profile_nc_(\d+)_", path.name)
+    return int(match[1]) if match else 0
 
 
 def _vendor_command(directory: Path) -> str:
@@ -480,93 +383,3 @@ def _no_events() -> Events:
             "args": Texts.of(pa.array([], pa.binary())),
         }
     )
-
-
-def _expand(table: pa.Table, runs: list[str], starts: Int64) -> pa.Table | None:
-    """Rows of each run's NEFF, with `run_start` and `run` columns; None when there are none."""
-    if not table.num_rows or not runs:
-        return None
-    owner = table["neff"].cast(pa.string()).to_pylist()
-    rows_of: dict[str, Int64] = {}
-    codes = np.array(owner, object)
-    for name in dict.fromkeys(runs):
-        rows_of[name] = np.flatnonzero(codes == name)
-    index = [rows_of[name] for name in runs]
-    sizes = np.array([len(i) for i in index], np.int64)
-    if not sizes.sum():
-        return None
-    expanded = table.take(pa.array(np.concatenate(index)))
-    return expanded.append_column("run_start", pa.array(np.repeat(starts, sizes)))
-
-
-def _instructions(table: pa.Table) -> pa.Table:
-    start = table["run_start"].to_numpy() + table["offset_ns"].to_numpy()
-    duration = table["duration_ns"].to_numpy()
-    return named_table(
-        "Instruction",
-        {
-            "start_ts": start,
-            "end_ts": start + duration,
-            "duration_ns": duration,
-            "engine": table["engine"],
-            "timeline_track": table["engine"],
-            "opcode": table["opcode"],
-            "operands": table["operands"],
-            "id": np.arange(table.num_rows, dtype=np.int64),
-            "pc": table["pc"],
-            "bir_id": table["id"].cast(pa.string()),
-            "evt_wait_time_ns": table["wait_ns"],
-            "hlo_name": table["op"],
-            "layer": table["neff"],
-            "bir_debug_info_source_location": table["source"],
-            "raw_flops": table["flops"],
-            "sbuf_read_bytes": table["sbuf_read_bytes"],
-            "sbuf_write_bytes": table["sbuf_write_bytes"],
-            "psum_read_bytes": table["psum_read_bytes"],
-            "psum_write_bytes": table["psum_write_bytes"],
-        },
-    ).sort_by("start_ts")
-
-
-def _transfers(table: pa.Table) -> pa.Table:
-    count = table.num_rows
-    begin = table["run_start"].to_numpy()
-    start = begin + table["offset_ns"].to_numpy()
-    duration = table["duration_ns"].to_numpy()
-    size = table["bytes"].to_numpy()
-    blank = [""] * count
-    zero = np.zeros(count, np.int32)
-    return named_table(
-        "DmaPacketAggregated",
-        {
-            "start_ts": start,
-            "end_ts": start + duration,
-            "duration_ns": duration,
-            "id": np.arange(count, dtype=np.int64),
-            "block_id": zero,
-            "queue_idx": table["queue_idx"],
-            "queue_name": table["queue"],
-            "queue_type": table["queue_type"],
-            "op": table["op"],
-            "variable": table["variable"],
-            "read_bytes": size,
-            "write_bytes": size,
-            "transfer_bytes": size,
-            "throughput": (size * 1e9 / np.maximum(duration, 1)).astype(np.float32),
-            "source": table["from_memory"],
-            "dest": table["to_memory"],
-            "semaphore_id": blank,
-            "read_sbuf_partitions": blank,
-            "read_num_sbuf_partitions": zero,
-            "read_shape": blank,
-            "read_offset": blank,
-            "read_steps": blank,
-            "write_sbuf_partitions": blank,
-            "write_num_sbuf_partitions": zero,
-            "write_shape": blank,
-            "write_offset": blank,
-            "write_steps": blank,
-            "trigger": begin + table["trigger_offset_ns"].to_numpy(),
-            "completion": begin + table["done_offset_ns"].to_numpy(),
-        },
-    ).sort_by("start_ts")

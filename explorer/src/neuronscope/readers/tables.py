@@ -13,14 +13,20 @@ __all__ = ["named_table"]
 
 
 def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
-    """A table with exactly the columns of its schema; absent optional ones are null."""
+    """A table with exactly the columns of its schema; absent optional ones are null.
+
+    A required column whose values are unknown is given as None or holds nulls: it is null, not made up.
+
+    Raises:
+        KeyError: a required column is not mentioned.
+    """
     schema = arrow_schema(name)
-    rows = len(next(iter(columns.values())))
+    rows = len(next(value for value in columns.values() if value is not None))
     arrays, fields = [], []
     for field in schema:
         value = columns.get(field.name)
         if value is None:
-            if not field.nullable:
+            if not field.nullable and field.name not in columns:
                 raise KeyError(f"{name} needs column {field.name}")
             array = pa.nulls(rows, field.type)
         elif isinstance(value, pa.Array | pa.ChunkedArray):
@@ -35,5 +41,5 @@ def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
         if pa.types.is_string(array.type) and rows > 64:
             array = array.dictionary_encode() if name != "SystemProfileEvents" else array
         arrays.append(array)
-        fields.append(pa.field(field.name, array.type, field.nullable))
+        fields.append(pa.field(field.name, array.type, field.nullable or array.null_count > 0))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

@@ -17,7 +17,17 @@ import pyarrow as pa
 
 from neuronscope.schema import own
 
-__all__ = ["SCHEMA_VERSION", "Field", "arrow_schema", "fields", "schema_fields", "table_names"]
+__all__ = [
+    "ADDED",
+    "DEVICE_TABLES",
+    "SCHEMA_VERSION",
+    "Field",
+    "arrow_schema",
+    "description",
+    "fields",
+    "schema_fields",
+    "table_names",
+]
 
 SCHEMA_VERSION = "7.4.0"
 _UNITS = {"_ns": "ns", "_ts": "ns", "_bytes": "B", "_percent": "%"}
@@ -31,6 +41,64 @@ _TYPES: dict[str, pa.DataType] = {
     "list<string>": pa.list_(pa.string()),
     "list<int64>": pa.list_(pa.int64()),
 }
+
+
+#: Columns of ours at the end of published tables, null where a profile came from elsewhere: one store holds every
+#: device profile of a session, where the vendor's tools make a folder of each.
+_PROFILE = ("device_profile_name", "string", "DeviceProfileList.device_profile_name: the executable and core it is of")
+_EXECUTION = ("execution_id", "int64", "Execution.execution_id it belongs to")
+ADDED: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "Instruction": (
+        _PROFILE,
+        _EXECUTION,
+        ("elementwise_flops", "int64", "additions and multiplications of an engine that is not TensorE"),
+    ),
+    "DmaPacketAggregated": (_PROFILE, _EXECUTION),
+    "DmaPacket": (_PROFILE,),
+    "ActiveTime": (_PROFILE, _EXECUTION),
+    "SemaphoreUpdate": (_PROFILE, _EXECUTION),
+    "SbufAllocation": (_PROFILE, _EXECUTION),
+    "SbufUsage": (_PROFILE, _EXECUTION),
+    "PsumUsage": (_PROFILE, _EXECUTION),
+    "HbmUsage": (_PROFILE, _EXECUTION),
+    "DmaUsage": (_PROFILE, _EXECUTION),
+    "PendingDma": (_PROFILE, _EXECUTION),
+    "ExecutionInfo": (_PROFILE, _EXECUTION),
+    "OpcodeSummary": (_PROFILE,),
+    "TensorInfo": (_PROFILE,),
+    "Summary": (
+        _PROFILE,
+        ("neff", "string", "hash of the executable"),
+        ("nc_idx", "int64", "logical NeuronCore it ran on"),
+        ("execution_count", "int64", "how often it ran; the row describes one of these, they are all the same"),
+        ("elementwise_flops", "int64", "additions and multiplications of engines that are not TensorE"),
+        ("useful_read_percent", "float32", "HBM reads that are no spill reload, of all HBM reads"),
+    ),
+}
+
+
+#: Tables that an emulated device profile fills.
+DEVICE_TABLES = (
+    "DeviceProfileList",
+    "Summary",
+    "OpcodeSummary",
+    "Instruction",
+    "DmaPacketAggregated",
+    "DmaPacket",
+    "DmaQueuesInfo",
+    "Flow",
+    "SemaphoreUpdate",
+    "ActiveTime",
+    "SbufAllocation",
+    "SbufUsage",
+    "PsumUsage",
+    "HbmUsage",
+    "DmaUsage",
+    "PendingDma",
+    "TensorInfo",
+    "ExecutionInfo",
+    "Metadata",
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +139,10 @@ def _tables() -> Mapping[str, tuple[str, tuple[Field, ...]]]:
             )
             for field in table["fields"]
         )
+        columns += tuple(
+            Field(name, kind, _unit(name), False, f"{doc} (Neuronscope)")
+            for name, kind, doc in ADDED.get(table["name"], ())
+        )
         found[table["name"]] = (table.get("note") or f"published table of kind {table['kind']}", columns)
     for spec in own.OWN_TABLES:
         found[spec.name] = (
@@ -92,6 +164,11 @@ def table_names() -> tuple[str, ...]:
 def fields(table: str) -> tuple[Field, ...]:
     """The columns of a table; KeyError when neither schema has it."""
     return _tables()[table][1]
+
+
+def description(table: str) -> str:
+    """What a row of a table is; KeyError when neither schema has it."""
+    return _tables()[table][0]
 
 
 @functools.cache
