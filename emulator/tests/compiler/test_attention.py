@@ -15,6 +15,7 @@ def values(shape, dtype=torch.float32, seed=0):
 def reference(q, k, v, bias=None, dropout=0.0, causal=False, debug=False, scale=None):
     """What the fused op returns, computed by torch's plain functions."""
     factor = q.shape[-1] ** -0.5 if scale is None else scale
+    k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
     scores = (q.float() @ k.float().transpose(-1, -2)) * factor
     if bias is not None:
         scores = scores.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else scores + bias
@@ -37,12 +38,18 @@ class Fused:
         return self.name
 
 
+def safe(q, k, v, bias):
+    out, rows = reference(q, k, v, bias)
+    return out.nan_to_num(), rows
+
+
+SAFE = Fused("aten._scaled_dot_product_fused_attention_overrideable.default", safe)
 FORWARD = Fused("aten._scaled_dot_product_fused_attention_overrideable.default", reference)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("shape", [(1, 2, 40, 16), (2, 3, 130, 64)])
+@pytest.mark.parametrize("shape", [(1, 2, 40, 16), (2, 3, 130, 64), (1, 1, 70, 200)])
 def test_forward(oracle, aten_call, shape, causal, dtype):
     q, k, v = (values(shape, dtype, i) for i in range(3))
     oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, causal)], [q, k, v])
@@ -51,6 +58,57 @@ def test_forward(oracle, aten_call, shape, causal, dtype):
 def test_forward_of_heads_that_lie_between_rows(oracle, aten_call):
     q, k, v = (values((2, 33, 4, 16), seed=i).transpose(1, 2) for i in range(3))
     oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, True, scale=0.3)], [q, k, v])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_forward_of_rows_that_share_partitions(oracle, aten_call, causal):
+    q, k, v = (values((1, 1, 2048, 8), torch.bfloat16, i) for i in range(3))
+    oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, causal)], [q, k, v])
+
+
+def test_forward_of_queries_that_share_key_heads(oracle, aten_call):
+    q, k, v = values((2, 4, 300, 16)), values((2, 2, 300, 16), seed=1), values((2, 2, 300, 24), seed=2)
+    oracle([aten_call(FORWARD, X, Y, Z)], [q, k, v])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 600), (600, 1), (130, 1300), (1300, 130)])
+def test_forward_of_other_lengths(oracle, aten_call, queries, keys, causal):
+    q, k, v = values((1, 2, queries, 16)), values((1, 2, keys, 16), seed=1), values((1, 2, keys, 16), seed=2)
+    oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, causal)], [q, k, v])
+
+
+def test_a_row_that_sees_nothing_is_zero(oracle, aten_call):
+    q, k, v = (values((1, 1, 20, 16), seed=i) for i in range(3))
+    mask = torch.ones(1, 1, 20, 20, dtype=torch.bool)
+    mask[..., 4, :] = False
+    outputs = [Value(0, 0)]
+    oracle([aten_call(SAFE, X, Y, Z, W)], [q, k, v, mask], outputs=outputs)
+
+
+def test_large_scores_do_not_overflow(oracle, aten_call):
+    q, k, v = (values((1, 1, 1100, 16), seed=i) * 30 for i in range(3))
+    oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, True)], [q, k, v], tolerance=1e-3)
+
+
+def test_scores_never_reach_hbm(oracle, aten_call):
+    q, k, v = (values((1, 1, 1024, 8), seed=i) for i in range(3))
+    executable = oracle([aten_call(FORWARD, X, Y, Z)], [q, k, v])
+    tensors = 3 * q.numel() * 4
+    assert executable.bytes_read == tensors
+    assert executable.bytes_written == tensors // 3 + 1024 * 4
+
+
+def test_a_causal_mask_skips_what_it_hides(graph_of, aten_call):
+    from neuroncore.runtime import compile_graph
+
+    q, k, v = (values((1, 1, 2048, 64), torch.bfloat16, i) for i in range(3))
+    full, half = (
+        compile_graph(graph_of([aten_call(FORWARD, X, Y, Z, None, 0.0, causal)], [q, k, v]))
+        .instructions.column("opcode").to_pylist().count("nc_transpose")
+        for causal in (False, True)
+    )  # fmt: skip
+    assert half < 0.65 * full
 
 
 @pytest.mark.parametrize("kind", ["bool", "float"])

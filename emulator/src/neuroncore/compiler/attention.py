@@ -5,10 +5,14 @@ from __future__ import annotations
 from math import prod, sqrt
 from typing import Any
 
+from neuroncore.compiler.attend import fits
 from neuroncore.compiler.decompose import axis_last, tensor
 from neuroncore.compiler.lowering import Builder, NotLowered, lowering
 from neuroncore.compiler.views import View
+from neuroncore.graph import DTYPE_BYTES
 
+#: SBUF of the smallest target, per partition: what an attention kernel may rely on.
+_SBUF_BYTES = 176 * 1024
 #: Stands for minus infinity where masked scores are exponentiated: finite, so that no difference of two is undefined.
 _MASKED = -3.0e38
 
@@ -51,6 +55,44 @@ def _scores(b: Builder, query: View, key: View, bias: Any, *, causal: bool, scal
     return scores
 
 
+def _attends(b: Builder, q: View, k: View, v: View, scale: float) -> bool:
+    """Whether the attention kernels take these operands; what they can't is done in separate products."""
+    if any(len(view.shape) != 4 or not view.elements for view in (q, k, v)) or scale <= 0.0:
+        return False
+    dtypes = {b.dtype(view) for view in (q, k, v)}
+    sizes = k.shape[2], q.shape[3], v.shape[3]
+    return (
+        len(dtypes) == 1
+        and dtypes <= {"fp32", "bf16", "fp16"}
+        and q.shape[1] % k.shape[1] == 0
+        and fits(_SBUF_BYTES, *sizes, DTYPE_BYTES[b.dtype(q)])
+    )
+
+
+def _rowwise(b: Builder, view: View) -> View:
+    """A tensor whose rows are contiguous."""
+    return view if view.strides[-1] == 1 or view.shape[-1] == 1 else b.copy(view)
+
+
+def _on_chip(
+    b: Builder, q: View, k: View, v: View, bias: Any, *, causal: bool, scale: float | None
+) -> list[View] | None:
+    factor = 1.0 / sqrt(q.shape[-1]) if scale is None else float(scale)
+    if not _attends(b, q, k, v, factor):
+        return None
+    shape = (*q.shape[:3], v.shape[3])
+    out, rows = b.temp(shape, b.spec().dtype), b.temp(q.shape[:3], "fp32")
+    mask = None if bias is None else tensor(b, bias).expand((*q.shape[:3], k.shape[2]))
+    q, k, v = (_rowwise(b, view) for view in (q, k, v))
+    b.attend(q, k, v, out, rows, factor, causal=causal, bias=mask)
+    results = [b.reshape(out, b.spec().shape)]
+    for number, spec in enumerate(b.node.outputs[1:]):
+        # Lengths and seeds follow the second result; without dropout nobody reads them.
+        wanted = number == 0 and prod(spec.shape) == rows.elements
+        results.append(b.reshape(rows, spec.shape) if wanted else b.temp(spec.shape, spec.dtype))
+    return results
+
+
 @lowering("_scaled_dot_product_fused_attention_overrideable")
 def _attention(
     b: Builder,
@@ -66,6 +108,9 @@ def _attention(
     if dropout:
         raise NotLowered("attention with dropout")
     q = tensor(b, query)
+    onchip = _on_chip(b, q, tensor(b, key), tensor(b, value), bias, causal=causal, scale=scale)
+    if onchip is not None:
+        return onchip
     k, v = _heads(b, q, tensor(b, key)), _heads(b, q, tensor(b, value))
     scores = _scores(b, q, k, bias, causal=causal, scale=scale)
     largest = b.reduce("max", scores, (-1,), keepdim=True)

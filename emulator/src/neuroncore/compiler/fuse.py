@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from neuroncore.compiler.ir import (
+    Attend,
+    AttendGradient,
     Buffer,
     Contract,
     Convolve,
@@ -74,7 +76,7 @@ class Layout:
 class Kernel:
     """Primitives executed as one pass over tiles.
 
-    `kind` is rows, product, fold, turn, move, gather, scatter, convolve or estimate.
+    `kind` is rows, product, fold, turn, move, gather, scatter, convolve, attend, attend_gradient or estimate.
     """
 
     kind: str
@@ -249,7 +251,7 @@ def _start(module: Module, prim: Prim) -> _Group:
         batch, m, n = prim.out.shape
         return _Group("product", [prim], batch * m * n, batch * m, n, {prim.out.buffer: False})
     kinds = {Move: "move", Gather: "gather", Scatter: "scatter", ScatterAdd: "scatter", Convolve: "convolve",
-             Estimate: "estimate"}  # fmt: skip
+             Attend: "attend", AttendGradient: "attend_gradient", Estimate: "estimate"}  # fmt: skip
     return _Group(kinds[type(prim)], [prim])
 
 

@@ -154,6 +154,57 @@ class Convolve:
 
 
 @dataclass(frozen=True)
+class Attend:
+    """out = softmax(scale * q k^T + bias) v for every query row; scores never reach HBM.
+
+    q [b, h, m, d], k [b, g, n, d], v [b, g, n, e] with h a multiple of g, out [b, h, m, e]; `rows` [b, h, m] gets the
+    logarithm of each row's sum of exponentials. `bias` [b, h, m, n] is added to the scaled scores, or, when it is bool,
+    hides those that are false; with `causal` query i sees the keys up to i.
+    """
+
+    q: View
+    k: View
+    v: View
+    out: View
+    rows: View
+    scale: float
+    causal: bool
+    op: str
+    bias: View | None = None
+    source: str = field(default="", compare=False)
+
+    @property
+    def flops(self) -> int:
+        """Of the two products, hidden scores included."""
+        return 2 * self.q.elements * self.k.shape[2] + 2 * self.out.elements * self.k.shape[2]
+
+
+@dataclass(frozen=True)
+class AttendGradient:
+    """The gradients of `Attend` for q, k and v, from its result, its `rows` and the gradient of the result."""
+
+    grad: View
+    q: View
+    k: View
+    v: View
+    out: View
+    rows: View
+    dq: View
+    dk: View
+    dv: View
+    scale: float
+    causal: bool
+    op: str
+    bias: View | None = None
+    source: str = field(default="", compare=False)
+
+    @property
+    def flops(self) -> int:
+        """Of the five products, hidden scores included."""
+        return 2 * self.k.shape[2] * (3 * self.q.elements + 2 * self.out.elements)
+
+
+@dataclass(frozen=True)
 class Estimate:
     """An op that can't be lowered yet: what it reads, what it writes, its flops, and why."""
 
@@ -165,7 +216,7 @@ class Estimate:
     source: str = field(default="", compare=False)
 
 
-Prim = Map | Reduce | Contract | Move | Gather | ScatterAdd | Scatter | Convolve | Estimate
+Prim = Map | Reduce | Contract | Move | Gather | ScatterAdd | Scatter | Convolve | Attend | AttendGradient | Estimate
 
 
 @dataclass(frozen=True)
@@ -191,6 +242,11 @@ def reads(prim: Prim) -> Iterator[View]:
         yield from (prim.table, prim.index, prim.src)
     elif isinstance(prim, Convolve):
         yield from (prim.src, prim.weight, *((prim.bias,) if prim.bias is not None else ()))
+    elif isinstance(prim, Attend):
+        yield from (prim.q, prim.k, prim.v, *((prim.bias,) if prim.bias is not None else ()))
+    elif isinstance(prim, AttendGradient):
+        yield from (prim.grad, prim.q, prim.k, prim.v, prim.out, prim.rows)
+        yield from (prim.bias,) if prim.bias is not None else ()
     else:
         yield from prim.reads
 
@@ -203,6 +259,10 @@ def writes(prim: Prim) -> Iterator[View]:
         yield prim.table
     elif isinstance(prim, Move | Gather):
         yield prim.dst
+    elif isinstance(prim, Attend):
+        yield from (prim.out, prim.rows)
+    elif isinstance(prim, AttendGradient):
+        yield from (prim.dq, prim.dk, prim.dv)
     else:
         yield from prim.writes
 
@@ -239,6 +299,10 @@ def format_prim(prim: Prim) -> str:
         ins = ", ".join(map(format_view, reads(prim)))
         shape = f"stride={prim.stride}, padding={prim.padding}, dilation={prim.dilation}, spread={prim.spread}"
         return f"{format_view(prim.out)} = convolve_{prim.form}({ins}, {shape})  # {prim.op}"
+    if isinstance(prim, Attend | AttendGradient):
+        outs, ins = (", ".join(map(format_view, views)) for views in (writes(prim), reads(prim)))
+        name = "attend" if isinstance(prim, Attend) else "attend_gradient"
+        return f"{outs} = {name}({ins}, scale={prim.scale!r}, causal={prim.causal})  # {prim.op}"
     outs, ins = (", ".join(map(format_view, views)) for views in (prim.writes, prim.reads))
     return f"{outs} = estimate({ins})  # {prim.op}: {prim.reason}"
 

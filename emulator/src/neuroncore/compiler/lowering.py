@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import prod
 from typing import Any
 
 from neuroncore.compiler.ir import (
+    Attend,
+    AttendGradient,
     Buffer,
     Contract,
     Convolve,
@@ -265,6 +267,13 @@ class Builder:
         )
         return out
 
+    def attend(
+        self, q: View, k: View, v: View, out: View, rows: View, scale: float, *, causal: bool, bias: View | None = None
+    ) -> None:
+        """Attention on chip into existing views; see `ir.Attend`."""
+        node = self.node
+        self.prims.append(Attend(q, k, v, out, rows, scale, causal, node.target, bias, node.source))
+
     def reshape(self, view: View, shape: tuple[int, ...]) -> View:
         """A reshape; a copy where the layout does not permit a view."""
         new = view.reshape(shape)
@@ -471,6 +480,9 @@ def map_views(prim: Prim, change: Callable[[Operand], Any]) -> Prim:
     if isinstance(prim, Convolve):
         bias = None if prim.bias is None else change(prim.bias)
         return replace(prim, src=change(prim.src), weight=change(prim.weight), out=change(prim.out), bias=bias)
+    if isinstance(prim, Attend | AttendGradient):
+        views = {f.name: getattr(prim, f.name) for f in fields(prim)}
+        return replace(prim, **{name: change(v) for name, v in views.items() if isinstance(v, View)})
     return replace(prim, reads=tuple(map(change, prim.reads)), writes=tuple(map(change, prim.writes)))
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from neuroncore.compiler.fuse import Kernel, layout_of
 from neuroncore.compiler.hbm import pieces
 from neuroncore.compiler.ir import (
+    Attend,
+    AttendGradient,
     Contract,
     Convolve,
     Estimate,
@@ -332,6 +334,9 @@ def tile_estimate(tiler: Tiler, kernel: Kernel, reason: str) -> Estimated:
         elif isinstance(prim, Convolve):
             flops += prim.flops
             dtype = buffers[prim.src.buffer].dtype
+        elif isinstance(prim, Attend | AttendGradient):
+            flops += prim.flops
+            dtype = buffers[prim.q.buffer].dtype
     first = kernel.prims[0]
     return Estimated(
         first.op, reason, estimate_ns(tiler.target, read + written, flops, dtype), read, written, flops, first.source

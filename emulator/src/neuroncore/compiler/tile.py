@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from neuroncore.compiler.attend import tile_attend
 from neuroncore.compiler.convolve import tile_convolve
 from neuroncore.compiler.fuse import Kernel, Kernels
 from neuroncore.compiler.hbm import Piece
@@ -189,7 +190,8 @@ class Tiler:
         if kernel.kind == "estimate":
             raise TooManyInstructions
         {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather,
-         "turn": tile_turn, "scatter": tile_scatter, "convolve": tile_convolve}[kernel.kind](self, kernel)  # fmt: skip
+         "turn": tile_turn, "scatter": tile_scatter, "convolve": tile_convolve,
+         "attend": tile_attend}[kernel.kind](self, kernel)  # fmt: skip
 
 
 def _may_start(access: Access) -> bool:
