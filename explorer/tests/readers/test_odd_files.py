@@ -306,7 +306,7 @@ def test_names_tell_crossing_begin_and_end_rows_apart(ingest: Ingest) -> None:
     table = profile.table("SystemProfileEvents")
     durations = dict(zip(names(profile), table["duration_ns"].to_pylist(), strict=True))
     assert durations == {"a": 4_000, "b": 5_000}
-    assert json.loads(table["extra_attributes_json"][0].as_py()) == {"x": 1, "y": 2}
+    assert json.loads(table["extra_attributes_json"][0].as_py()) == {"x": 1, "y": 2, "begin": {"y": 1}}
 
 
 def test_an_async_end_without_a_name_ends_what_its_id_began(ingest: Ingest) -> None:
