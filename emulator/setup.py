@@ -1,4 +1,4 @@
-"""Builds `torch_neuronx._C`. Everything else is in pyproject.toml.
+"""Builds `torch_neuronx._C` and `neuroncore._native`. Everything else is in pyproject.toml.
 
 Build with TORCH_DEVICE_BACKEND_AUTOLOAD=0 so that a half-built device cannot break the torch that builds it.
 """
@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 
 ROOT = Path(__file__).resolve().parent
 TESTED_TORCH = re.search(r'TESTED_TORCH = "(.+)"', (ROOT / "src/torch_neuronx/_torch_version.py").read_text())[1]
@@ -51,7 +51,15 @@ setup(
             ],
             # setuptools adds -g, which doubles the build's memory for symbols nobody reads.
             extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wno-sign-compare"],
-        )
+        ),
+        Extension(  # knows nothing of torch but the copy of pybind11 among its headers
+            "neuroncore._native",
+            sources=sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("native/*.cpp")),
+            include_dirs=[str(ROOT / "native"), str(Path(torch.__file__).parent / "include")],
+            # No contraction: nanoseconds must not depend on whether the processor has a fused multiply-add.
+            extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-ffp-contract=off"],
+            language="c++",
+        ),
     ],
     cmdclass={"build_ext": BuildExtension.with_options(use_ninja=True)},
 )

@@ -274,15 +274,29 @@ class Loop:
     count: int
     body: tuple[Instruction | Loop, ...]
 
+    def text(self) -> Iterator[Instruction]:
+        """The instructions as written, each once."""
+        return _text(self.body)
+
 
 @dataclass(frozen=True)
 class Program:
-    """A complete program for one NeuronCore."""
+    """A complete program for one NeuronCore.
+
+    Attributes:
+        name: what it computes.
+        tensors, tiles: its buffers.
+        body: instructions and loops.
+        derived: the waits and signals are not written out: they are those `synchronize` places on the unrolled
+            program, which follow from the data dependences alone. The waits of a loop's iterations are rarely affine in
+            its index, so this is how rolled programs stay short.
+    """
 
     name: str
     tensors: tuple[Tensor, ...]
     tiles: tuple[Tile, ...]
     body: tuple[Instruction | Loop, ...]
+    derived: bool = False
 
     def tensor(self, name: str) -> Tensor:
         """The HBM tensor called `name`; KeyError if there is none."""
@@ -321,15 +335,47 @@ class Program:
             self, tiles=tuple(replace(t, address=addresses[t.name]) if t.name in addresses else t for t in self.tiles)
         )
 
+    def text(self) -> Iterator[Instruction]:
+        """The instructions as written, those of loops once."""
+        return _text(self.body)
+
+    def counts(self) -> Iterator[tuple[Instruction, int]]:
+        """The instructions as written, each with how many times it is executed."""
+        return _counts(self.body, 1)
+
+    @property
+    def executed(self) -> int:
+        """Number of executed instructions."""
+        return sum(times for _, times in self.counts())
+
     def expand(self) -> Program:
-        """The same program without loops."""
+        """The same program without loops; derived semaphores stay derived."""
         if not any(isinstance(item, Loop) for item in self.body):
             return self
         return replace(self, body=tuple(self.instructions()))
 
     def instructions(self) -> Iterator[Instruction]:
-        """Every executed instruction in program order, loops unrolled and affine terms applied."""
+        """Every executed instruction in program order, loops unrolled and affine terms applied.
+
+        Derived semaphores are not placed: see `synchronize` and `columns`.
+        """
         return _unroll(self.body, {})
+
+
+def _text(body: tuple[Instruction | Loop, ...]) -> Iterator[Instruction]:
+    for item in body:
+        if isinstance(item, Loop):
+            yield from _text(item.body)
+        else:
+            yield item
+
+
+def _counts(body: tuple[Instruction | Loop, ...], times: int) -> Iterator[tuple[Instruction, int]]:
+    for item in body:
+        if isinstance(item, Loop):
+            yield from _counts(item.body, times * item.count)
+        else:
+            yield item, times
 
 
 def _unroll(body: tuple[Instruction | Loop, ...], indices: dict[str, int]) -> Iterator[Instruction]:

@@ -16,7 +16,7 @@ from neuroncore.isa.dtypes import DTYPE_BYTES
 from neuroncore.isa.instructions import INSTRUCTIONS
 from neuroncore.isa.program import Access, Instruction, Program, Signal, Tensor, Tile, Wait
 
-__all__ = ["DMA_INCREMENT", "stream_of", "synchronize"]
+__all__ = ["DMA_INCREMENT", "bucket_of", "stream_of", "synchronize"]
 
 #: A finished DMA transfer adds one per DMA engine (published: 16 increments = whole transfer done).
 DMA_INCREMENT = 16
@@ -130,14 +130,17 @@ def _rectangle(access: Access, buffer: Tensor, width: int) -> Region | None:
 def _records(spaces: dict[str, _Records], space: str, buffer: Tensor | Tile) -> _Records:
     """The records of a memory space, made on first use."""
     if space not in spaces:
-        if isinstance(buffer, Tile):
-            bucket = _TILE_BUCKET_BYTES
-        else:
-            width = max(1, buffer.shape[-1] if buffer.shape else 1)
-            rows = buffer.elements // width if width != buffer.elements else width
-            bucket = max(1, rows // _TENSOR_BUCKETS)
-        spaces[space] = _Records(bucket)
+        spaces[space] = _Records(bucket_of(buffer))
     return spaces[space]
+
+
+def bucket_of(buffer: Tensor | Tile) -> int:
+    """Rows of its space that share a bucket."""
+    if isinstance(buffer, Tile):
+        return _TILE_BUCKET_BYTES
+    width = max(1, buffer.shape[-1] if buffer.shape else 1)
+    rows = buffer.elements // width if width != buffer.elements else width
+    return max(1, rows // _TENSOR_BUCKETS)
 
 
 @cache
@@ -161,7 +164,11 @@ def _touches(instruction: Instruction) -> tuple[list[Access], list[Access]]:
 
 
 def synchronize(program: Program) -> Program:
-    """The program, loops unrolled, with the waits and signals its data dependences need; existing ones are replaced."""
+    """The program, loops unrolled, with the waits and signals its data dependences need; existing ones are replaced.
+
+    This writes every semaphore out, for small programs and for the machine. `Program.derived` leaves them out;
+    `columns` then places the same ones by the compiled form of this algorithm (native/synchronize.cpp).
+    """
     buffers = program.buffers
     instructions = list(program.instructions())
     touches = [_touches(instruction) for instruction in instructions]
@@ -229,4 +236,4 @@ def synchronize(program: Program) -> Program:
                         spaces[space].drop_covered(region)
         for space, region, buffer, writing in places:
             _records(writers if writing else readers, space, buffer).add(region, stream, index)
-    return replace(program, body=tuple(result))
+    return replace(program, body=tuple(result), derived=False)

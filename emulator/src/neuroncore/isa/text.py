@@ -10,6 +10,9 @@ One line per declaration and instruction::
       Vector tensor_tensor dst=<…> data1=<…> data2=<…> op="add" wait=qSyncLoad>=32 signal=Vector+1
     }
 
+A second line ``semaphores derived`` says that no waits and signals are written: they follow from the data dependences
+(`Program.derived`).
+
 With origins, an instruction ends in ``;op "aten.add.Tensor" at "model.py:7"``. An access is
 ``<buffer dtype pSTART+COUNT[*STRIDE] fSTRIDE*SIZE,… [oOFFSET] [+STEP*loop …]>``. Attribute values are JSON.
 """
@@ -35,6 +38,8 @@ def print_program(program: Program, *, origins: bool = False) -> str:
         origins: add the ATen op and source line of each instruction, for reading.
     """
     lines = [f"program {json.dumps(program.name)}"]
+    if program.derived:
+        lines.append("semaphores derived")
     lines.extend(f"tensor {t.name} {t.kind} {t.dtype} {_json(t.shape)}" for t in program.tensors)
     for tile in program.tiles:
         address = "-" if tile.address is None else tile.address
@@ -116,6 +121,7 @@ def parse_program(text: str) -> Program:
         ParseError: the text is not a printed program; names the line.
     """
     name = ""
+    derived = False
     tensors: list[Tensor] = []
     tiles: list[Tile] = []
     stack: list[tuple[str, int, list[Instruction | Loop]]] = [("", 1, [])]
@@ -126,6 +132,8 @@ def parse_program(text: str) -> Program:
                 continue
             if line.startswith("program "):
                 name = json.loads(line[8:])
+            elif line == "semaphores derived":
+                derived = True
             elif m := _TENSOR.fullmatch(line):
                 tensors.append(Tensor(m[1], tuple(json.loads(m[4])), m[3], m[2]))
             elif m := _TILE.fullmatch(line):
@@ -142,7 +150,7 @@ def parse_program(text: str) -> Program:
             raise ParseError(f"line {number}: not a line of a printed program: {line!r}") from error
     if len(stack) != 1:
         raise ParseError(f"line {len(text.splitlines())}: loop {stack[-1][0]!r} is not closed")
-    return Program(name, tuple(tensors), tuple(tiles), tuple(stack[0][2]))
+    return Program(name, tuple(tensors), tuple(tiles), tuple(stack[0][2]), derived)
 
 
 def _parse_instruction(line: str) -> Instruction:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from neuroncore.timing.costs import Transfer
-
 __all__ = ["DmaEngines"]
 
 _DONE_BYTES = 1e-6
@@ -22,15 +20,24 @@ class DmaEngines:
     def __init__(self, queue_interval_ns: float) -> None:
         self._queue_interval_ns = queue_interval_ns
         self._now = 0.0
-        self._next_start: dict[str, float] = {}
-        self._queues: dict[str, deque[tuple[float, int, Transfer]]] = {}
+        self._next_start: dict[int, float] = {}
+        self._queues: dict[int, deque[tuple[float, int, float, float, float]]] = {}
         # Active transfers: queue -> [index, remaining bytes, share per byte/ns, largest share, first byte].
-        self._active: dict[str, list[float]] = {}
-        self._rates: dict[str, float] | None = None
+        self._active: dict[int, list[float]] = {}
+        self._rates: dict[int, float] | None = None
 
-    def submit(self, queue: str, index: int, arrival_ns: float, transfer: Transfer) -> None:
-        """Queue a transfer whose first byte can move at `arrival_ns`, not before a completion already reported."""
-        self._queues.setdefault(queue, deque()).append((arrival_ns, index, transfer))
+    def submit(self, queue: int, index: int, arrival_ns: float, size: float, share: float, largest: float) -> None:
+        """Queue a transfer.
+
+        Args:
+            queue: number of its queue; numbers follow the queues' names.
+            index: of the transfer, given back when it completes.
+            arrival_ns: when its first byte can move, not before a completion already reported.
+            size: bytes.
+            share: fraction of the DMA engines' and HBM's capacity it needs to move one byte per ns.
+            largest: the largest fraction it can use, alone.
+        """
+        self._queues.setdefault(queue, deque()).append((arrival_ns, index, size, share, largest))
 
     def next_completions(self) -> list[tuple[int, float, float]]:
         """Advance to the next completion: (index, first byte, last byte) of what ends then; empty when idle."""
@@ -68,19 +75,18 @@ class DmaEngines:
         for queue, waiting in self._queues.items():
             if queue in self._active or not waiting:
                 continue
-            arrival, index, transfer = waiting[0]
+            arrival, index, size, share, largest = waiting[0]
             arrival = max(arrival, self._next_start.get(queue, 0.0))
             if arrival <= self._now:
                 waiting.popleft()
-                largest = transfer.bytes * transfer.share_per_ns / transfer.alone_ns
-                self._active[queue] = [index, float(transfer.bytes), transfer.share_per_ns, largest, self._now]
+                self._active[queue] = [index, size, share, largest, self._now]
                 self._next_start[queue] = self._now + self._queue_interval_ns
                 self._rates = None
             elif upcoming is None or arrival < upcoming:
                 upcoming = arrival
         return upcoming
 
-    def _fair_rates(self) -> dict[str, float]:
+    def _fair_rates(self) -> dict[int, float]:
         """Bytes per ns of each active queue: equal shares, unused parts handed on."""
         left, count = 1.0, len(self._active)
         rates = {}

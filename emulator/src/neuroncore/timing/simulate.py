@@ -1,52 +1,70 @@
-"""`simulate`: play a program's instruction streams and DMA queues against the clock.
+"""`simulate`: what a program costs on a target, as tables; `bounds`: the limits its time lies between.
 
-Engines are in order. An instruction starts when its engine is free and its semaphores have the values it waits for,
-occupies the engine for its issue time, and its result is visible (its signals rise) a latency later. A DMA is
-triggered by its engine, gets its descriptors from that engine's descriptor generator, then shares the DMA engines
-(`dma.py`), and signals after its last byte.
-
-Streams only run ahead of each other where no semaphore stops them, so engines are played as far as they go; when all
-wait, the DMA engines advance to their next completion. No event queue is needed, which keeps it at a few microseconds
-per instruction.
+`neuroncore.isa.columns` unrolls the program, `costs.py` prices each instruction of its text once, `play.py` plays the
+streams against the clock. Here the result becomes the columns that profiles keep.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from neuronscope.formats import tables
 
-from neuroncore.errors import DeadlockError
-from neuroncore.isa.program import ENGINES, Instruction, Program
+from neuroncore.isa.columns import Columns, columns
+from neuroncore.isa.program import ENGINES, Program
 from neuroncore.isa.text import print_operands
 from neuroncore.targets import Target
 from neuroncore.timing.costs import Price, Pricer
-from neuroncore.timing.dma import DmaEngines
+from neuroncore.timing.play import Schedule, costs_of, play
 
-__all__ = ["Bounds", "Timeline", "bounds", "simulate"]
+__all__ = ["Bounds", "TextColumn", "Timeline", "bounds", "simulate"]
 
 #: Opcode of the row that shows ScalarE loading a function table.
 TABLE_LOAD = "act_table_load"
 
+Integers = npt.NDArray[np.int64]
 
-@dataclass(frozen=True)
-class _Row:
-    """One row of the instruction table: an instruction, or a table load (instruction None)."""
 
-    instruction: Instruction | None
-    engine: str
-    start: float
-    end: float
-    visible: float
-    wait: float
-    price: Price | None
+class TextColumn(Sequence[str]):
+    """A column of strings, few of them different: each row is a number in a list of words."""
+
+    def __init__(self, words: Sequence[str], rows: npt.NDArray[Any]) -> None:
+        self._words, self._rows = words, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> TextColumn: ...
+    def __getitem__(self, row: int | slice) -> str | TextColumn:
+        if isinstance(row, slice):
+            return TextColumn(self._words, self._rows[row])
+        return self._words[self._rows[row]]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._words.__getitem__, self._rows.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self._words, dtype=object)[self._rows]
+
+    def arrow(self) -> pa.DictionaryArray:
+        """Dictionary-encoded, words in the order of their first row."""
+        numbers: dict[str, int] = {}
+        distinct = np.array([numbers.setdefault(word, len(numbers)) for word in self._words], np.int32)
+        rows = distinct[self._rows] if len(self._words) else np.zeros(0, np.int32)
+        used, first = np.unique(rows, return_index=True)
+        order = used[np.argsort(first, kind="stable")]
+        place = np.zeros(len(numbers), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        words = list(numbers)
+        return pa.DictionaryArray.from_arrays(pa.array(place[rows]), pa.array([words[i] for i in order], pa.string()))
 
 
 @dataclass(frozen=True)
@@ -59,8 +77,11 @@ class Timeline:
         flops: multiplications and additions counted separately.
         busy_ns: per engine, time it executes instructions.
         dma_busy_ns: time at least one transfer is in flight.
-        instructions: columns of `neuronscope.formats.tables.INSTRUCTIONS` without `neff`.
-        dma_transfers: columns of `DMA_TRANSFERS` without `neff`.
+        instructions: columns of `neuronscope.formats.tables.INSTRUCTIONS` without `neff`: integer arrays and
+            `TextColumn`s. The operands of an instruction in a loop are printed with the loop's steps.
+        dma_transfers: columns of `DMA_TRANSFERS` without `neff`, likewise.
+        columns: the executed instructions (text, waits, signals).
+        schedule: their times before rounding, table loads apart.
     """
 
     program_ns: int
@@ -71,6 +92,8 @@ class Timeline:
     dma_busy_ns: int
     instructions: dict[str, Any]
     dma_transfers: dict[str, Any]
+    columns: Columns
+    schedule: Schedule
 
     def instruction_table(self, neff: str = "") -> pa.Table:
         """The INSTRUCTIONS table, its `neff` column filled."""
@@ -81,308 +104,175 @@ class Timeline:
         return _table(tables.DMA_TRANSFERS, self.dma_transfers, neff)
 
 
-def _table(spec: tables.TableSpec, columns: dict[str, Any], neff: str) -> pa.Table:
-    rows = len(columns["id"])
+def _table(spec: tables.TableSpec, values: dict[str, Any], neff: str) -> pa.Table:
+    rows = len(values["id"])
     arrays = []
     for column in spec.columns:
-        values = [neff] * rows if column.name == "neff" else columns[column.name]
-        if column.type == "string":
-            arrays.append(pa.array(values, pa.string()).dictionary_encode())
+        given = TextColumn([neff], np.zeros(rows, np.int32)) if column.name == "neff" else values[column.name]
+        if isinstance(given, TextColumn):
+            arrays.append(given.arrow())
         else:
-            arrays.append(pa.array(values, spec.schema.field(column.name).type))
+            arrays.append(pa.array(given, spec.schema.field(column.name).type))
     return pa.Table.from_arrays(arrays, schema=spec.schema)
 
 
-class _Semaphores:
-    """Times at which each semaphore reached each value. One stream raises a semaphore, so its times never decrease."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, list[int]] = {}
-        self.times: dict[str, list[float]] = {}
-        self.owner: dict[str, str] = {}
-
-    def raise_(self, name: str, increment: int, time_ns: float, owner: str) -> None:
-        values = self.values.get(name)
-        if values is None:
-            values = self.values[name] = []
-            self.times[name] = []
-            self.owner[name] = owner
-        values.append((values[-1] if values else 0) + increment)
-        self.times[name].append(time_ns)
-
-
-def simulate(program: Program, target: Target) -> Timeline:
+def simulate(program: Program, target: Target, *, plain: bool = False) -> Timeline:
     """Time a program.
 
     Args:
-        program: with semaphores (see `neuroncore.isa.synchronize`) and verified.
+        program: with semaphores, written out (see `neuroncore.isa.synchronize`) or derived, and verified.
         target: whose clocks, rates and latencies to use.
+        plain: use the plain Python twins of the compiled kernels; the result is the same.
 
     Raises:
         DeadlockError: instructions left whose waits nothing satisfies.
         UnsupportedInstructionError: an instruction that is declared, not modelled.
     """
-    return _Simulation(program, target).run()
+    executed = columns(program, plain=plain)
+    pricer = Pricer(program.buffers, target)
+    prices = [pricer.price(i) for i in executed.text]
+    schedule = play(program.name, executed, costs_of(executed, prices, target), target, plain=plain)
+    return _timeline(executed, prices, schedule, target)
 
 
-class _Simulation:
-    def __init__(self, program: Program, target: Target) -> None:
-        self.target = target
-        self.program = program
-        pricer = Pricer(program.buffers, target)
-        self.instructions = list(program.instructions())
-        self.prices = [pricer.price(i) for i in self.instructions]
-        count = len(self.instructions)
-        self.start = [0.0] * count
-        self.end = [0.0] * count
-        self.visible = [0.0] * count
-        self.wait = [0.0] * count
-        # Transfers: trigger (engine), first byte, last byte.
-        self.first_byte: dict[int, float] = {}
-        self.last_byte: dict[int, float] = {}
-        self.table_loads: list[tuple[int, float, float]] = []  # before instruction, start, end
-        self.semaphores = _Semaphores()
-        self.waiting: dict[str, list[str]] = {}
-        self._woken: list[str] = []
-        self.dma = DmaEngines(target.dma_queue_interval_ns)
-        self.queue_done: dict[str, float] = {}
+def _timeline(executed: Columns, prices: list[Price], schedule: Schedule, target: Target) -> Timeline:
+    index = executed.index
+    starts, ends, visible, waits = (
+        np.rint(c).astype(np.int64) for c in (schedule.start, schedule.end, schedule.visible, schedule.wait)
+    )
+    program_ns = int(visible.max(initial=0))
+    transfers = [p.transfer for p in prices]
+    is_dma = np.array([t is not None for t in transfers], bool)[index]
+    loaded = np.rint(schedule.load_start).astype(np.int64)
+    ready = np.rint(schedule.load_start + target.activation_table_load_ns).astype(np.int64)
+    # A slice lasts until its result is visible or the next one on its engine starts: what a profiler shows.
+    begin = starts.copy()  # start of what the engine does for an instruction, its table load included
+    begin[schedule.loads] = loaded
+    shown = np.where(is_dma, ends, visible)
+    busy: dict[str, int] = {}
+    pc = np.zeros(len(starts), np.int64)
+    engines = np.array([ENGINES.index(i.engine) for i in executed.text], np.int8)[index]
+    for number, engine in enumerate(ENGINES):
+        mine = np.flatnonzero(engines == number)
+        if not len(mine):
+            busy[engine] = 0
+            continue
+        following = np.append(begin[mine][1:], program_ns)
+        shown[mine] = np.maximum(ends[mine], np.minimum(shown[mine], following))
+        shown[mine] = np.minimum(shown[mine], np.maximum(following, starts[mine]))
+        pc[mine] = np.arange(len(mine))
+        busy[engine] = int((shown[mine] - starts[mine]).sum())
+    busy["Scalar"] += int((ready - loaded).sum())
+    dma = _dma_columns(executed, prices, schedule, starts, is_dma)
+    counts = np.bincount(index, minlength=len(prices))
 
-    def run(self) -> Timeline:
-        streams: dict[str, list[int]] = {}
-        for index, instruction in enumerate(self.instructions):
-            streams.setdefault(instruction.engine, []).append(index)
-        players = {engine: self._player(engine, indices) for engine, indices in streams.items()}
-        runnable = deque(e for e in ENGINES if e in players)
-        unfinished = set(players)
-        while True:
-            while runnable:
-                engine = runnable.popleft()
-                if players[engine]():
-                    unfinished.discard(engine)
-                runnable.extend(self._woken)
-                self._woken.clear()
-            completions = self.dma.next_completions()
-            if not completions:
-                break
-            for index, first, last in completions:
-                self._complete(index, first, last)
-            runnable.extend(self._woken)
-            self._woken.clear()
-        if unfinished:
-            self._deadlock(streams, players)
-        return self._timeline()
+    def total(values: list[int]) -> int:
+        return int((counts * np.array(values, np.int64)).sum())
 
-    def _player(self, engine: str, indices: list[int]) -> Callable[[], bool]:
-        """A function that plays `engine` as far as it goes and says whether it has finished."""
-        target, semaphores = self.target, self.semaphores
-        instructions, prices = self.instructions, self.prices
-        starts, ends, visibles, waits = self.start, self.end, self.visible, self.wait
-        sem_values, sem_times, owner = semaphores.values, semaphores.times, semaphores.owner
-        handoff = target.semaphore_ns
-        tensor = engine == "Tensor" and target.tensor_warmup_rate < 1
-        rate, warmup_ns, idle_ns = target.tensor_warmup_rate, target.tensor_warmup_ns, target.tensor_idle_ns
-        position = 0
-        free = 0.0
-        last_visible = 0.0
-        dge_free = 0.0
-        table = ""
-        cold = warmup_ns
-        count = len(indices)
-
-        def play() -> bool:
-            nonlocal position, free, last_visible, dge_free, table, cold
-            while position < count:
-                index = indices[position]
-                instruction = instructions[index]
-                start = free
-                for wait in instruction.waits:
-                    name = wait.semaphore
-                    values = sem_values.get(name)
-                    if values is None or values[-1] < wait.value:
-                        self.waiting.setdefault(name, []).append(engine)
-                        return False
-                    time = sem_times[name][bisect_left(values, wait.value)]
-                    if owner[name] != engine:
-                        time += handoff
-                    start = max(start, time)
-                price = prices[index]
-                waits[index] = start - free
-                if price.table and price.table != table:
-                    table = price.table
-                    self.table_loads.append((index, start, start + target.activation_table_load_ns))
-                    start += target.activation_table_load_ns
-                issue = price.issue_ns
-                if tensor:
-                    if start - free >= idle_ns:
-                        cold = warmup_ns
-                    if cold > 0:
-                        slow = min(cold, issue / rate)
-                        issue = slow + (issue - slow * rate)
-                        cold -= slow
-                starts[index] = start
-                free = ends[index] = start + issue
-                position += 1
-                if price.transfer is not None:
-                    # Software descriptors are built by the engine itself, within `issue`.
-                    if engine == "GpSimd":
-                        arrival = free + target.dma_software_start_ns
-                    else:
-                        begin = max(free, dge_free)
-                        dge_free = begin + target.dge_fixed_ns + price.transfer.rows * target.dge_row_ns
-                        arrival = begin + target.dma_start_ns
-                    visibles[index] = free
-                    self.dma.submit(instruction.queue, index, arrival, price.transfer)
-                    continue
-                last_visible = visibles[index] = max(last_visible, free + price.latency_ns)
-                for signal in instruction.signals:
-                    semaphores.raise_(signal.semaphore, signal.increment, last_visible, engine)
-                    if signal.semaphore in self.waiting:
-                        self._woken.extend(self.waiting.pop(signal.semaphore))
-            return True
-
-        return play
-
-    def _complete(self, index: int, first: float, last: float) -> None:
-        """A transfer's last byte has arrived."""
-        instruction = self.instructions[index]
-        self.first_byte[index] = first
-        self.last_byte[index] = last
-        # The handoff to the waiting engine is part of dma_done_ns.
-        done = max(last + self.target.dma_done_ns, self.queue_done.get(instruction.queue, 0.0))
-        self.queue_done[instruction.queue] = done
-        self.visible[index] = done
-        for signal in instruction.signals:
-            self.semaphores.raise_(
-                signal.semaphore, signal.increment, done - self.target.semaphore_ns, instruction.queue
-            )
-            if signal.semaphore in self.waiting:
-                self._woken.extend(self.waiting.pop(signal.semaphore))
-
-    def _deadlock(self, streams: dict[str, list[int]], players: dict[str, Callable[[], bool]]) -> None:
-        stuck = []
-        for name, engines in sorted(self.waiting.items()):
-            stuck.append(
-                f"{', '.join(sorted(set(engines)))} for {name} (reached {self.semaphores.values.get(name, [0])[-1]})"
-            )
-        raise DeadlockError(f"program {self.program.name!r}: waits for ever: {'; '.join(stuck)}")
-
-    # Results
-
-    def _timeline(self) -> Timeline:
-        instructions, prices = self.instructions, self.prices
-        starts = np.rint(np.array(self.start)).astype(np.int64)
-        ends = np.rint(np.array(self.end)).astype(np.int64)
-        visible = np.rint(np.array(self.visible)).astype(np.int64)
-        waits = np.rint(np.array(self.wait)).astype(np.int64)
-        program_ns = int(visible.max()) if len(visible) else 0
-        is_dma = np.array([p.transfer is not None for p in prices], bool)
-        # A slice lasts until its result is visible or the next one on its engine starts: what a profiler shows.
-        loads = [(i, np.int64(round(a)), np.int64(round(b))) for i, a, b in self.table_loads]
-        begin = starts.copy()  # start of what the engine does for an instruction, its table load included
-        for index, first, _ in loads:
-            begin[index] = first
-        shown = np.where(is_dma, ends, visible)
-        busy: dict[str, int] = {}
-        pc = np.zeros(len(starts), np.int64)
-        engines = np.array([i.engine for i in instructions], dtype=object)
-        for engine in ENGINES:
-            mine = np.flatnonzero(engines == engine) if len(instructions) else np.zeros(0, np.int64)
-            if not len(mine):
-                busy[engine] = 0
-                continue
-            following = np.append(begin[mine][1:], program_ns)
-            shown[mine] = np.maximum(ends[mine], np.minimum(shown[mine], following))
-            shown[mine] = np.minimum(shown[mine], np.maximum(following, starts[mine]))
-            pc[mine] = np.arange(len(mine))
-            busy[engine] = int((shown[mine] - starts[mine]).sum())
-        columns = self._instruction_columns(starts, shown, done=visible, waits=waits, pc=pc, loads=loads, busy=busy)
-        dma = self._dma_columns(starts)
-        transfers = [p.transfer for p in prices if p.transfer is not None]
-        return Timeline(
-            program_ns,
-            sum(t.hbm_read_bytes for t in transfers),
-            sum(t.hbm_write_bytes for t in transfers),
-            sum(p.flops for p in prices),
-            busy,
-            _union_ns(dma["offset_ns"], dma["duration_ns"]),
-            columns,
-            dma,
-        )
-
-    def _instruction_columns(
-        self,
-        starts: npt.NDArray[np.int64],
-        shown: npt.NDArray[np.int64],
-        *,
-        done: npt.NDArray[np.int64],
-        waits: npt.NDArray[np.int64],
-        pc: npt.NDArray[np.int64],
-        loads: list[tuple[int, np.int64, np.int64]],
-        busy: dict[str, int],
-    ) -> dict[str, Any]:
-        instructions, prices = self.instructions, self.prices
-        columns: dict[str, Any] = {
-            "engine": [i.engine for i in instructions],
-            "opcode": [i.opcode for i in instructions],
-            "operands": [print_operands(i) for i in instructions],
-            "pc": pc,
-            "offset_ns": starts,
-            "duration_ns": shown - starts,
-            "wait_ns": waits,
-            "done_offset_ns": done,
-            "op": [i.op for i in instructions],
-            "source": [i.source for i in instructions],
-            "flops": [p.flops for p in prices],
-            "sbuf_read_bytes": [p.sbuf_read_bytes for p in prices],
-            "sbuf_write_bytes": [p.sbuf_write_bytes for p in prices],
-            "psum_read_bytes": [p.psum_read_bytes for p in prices],
-            "psum_write_bytes": [p.psum_write_bytes for p in prices],
-        }
-        for index, first, last in reversed(loads):  # insert each table load before its instruction
-            busy["Scalar"] += int(last - first)
-            own = {
-                "engine": "Scalar", "opcode": TABLE_LOAD, "operands": f'table="{prices[index].table}"', "pc": pc[index],
-                "offset_ns": first, "duration_ns": last - first, "wait_ns": waits[index], "done_offset_ns": last,
-                "op": instructions[index].op, "source": instructions[index].source,
-            }  # fmt: skip
-            for name, values in columns.items():
-                value = own.get(name, 0)
-                if isinstance(values, list):
-                    values.insert(index, value)
-                else:
-                    columns[name] = np.insert(values, index, value)
-            columns["wait_ns"][index + 1] = 0
-        columns["id"] = np.arange(len(columns["op"]), dtype=np.int64)
-        return columns
-
-    def _dma_columns(self, starts: npt.NDArray[np.int64]) -> dict[str, Any]:
-        indices = [i for i, p in enumerate(self.prices) if p.transfer is not None]
-        transfers = [t for p in self.prices if (t := p.transfer) is not None]
-        numbers: dict[str, int] = {}
-        for i in indices:
-            numbers.setdefault(self.instructions[i].queue, len(numbers))
-        first = np.rint(np.array([self.first_byte[i] for i in indices])).astype(np.int64)
-        last = np.rint(np.array([self.last_byte[i] for i in indices])).astype(np.int64)
-        return {
-            "id": np.arange(len(indices), dtype=np.int64),
-            "queue": [self.instructions[i].queue for i in indices],
-            "queue_idx": [numbers[self.instructions[i].queue] for i in indices],
-            "engines": [t.engines for t in transfers],
-            "offset_ns": first,
-            "duration_ns": last - first,
-            "trigger_offset_ns": starts[indices] if indices else starts[:0],
-            "done_offset_ns": np.rint(np.array([self.visible[i] for i in indices])).astype(np.int64),
-            "bytes": [t.bytes for t in transfers],
-            "rows": [t.rows for t in transfers],
-            "from_memory": [t.from_memory for t in transfers],
-            "to_memory": [t.to_memory for t in transfers],
-            "variable": [t.variable for t in transfers],
-            "queue_type": [t.queue_type for t in transfers],
-            "op": [self.instructions[i].op for i in indices],
-        }
+    return Timeline(
+        program_ns,
+        total([t.hbm_read_bytes if t else 0 for t in transfers]),
+        total([t.hbm_write_bytes if t else 0 for t in transfers]),
+        total([p.flops for p in prices]),
+        busy,
+        _union_ns(dma["offset_ns"], dma["duration_ns"]),
+        _instruction_columns(executed, prices, schedule, (starts, shown, visible, waits, pc, loaded, ready)),
+        dma,
+        executed,
+        schedule,
+    )
 
 
-def _union_ns(offsets: npt.NDArray[np.int64], durations: npt.NDArray[np.int64]) -> int:
+def _instruction_columns(
+    executed: Columns, prices: list[Price], schedule: Schedule, times: tuple[Integers, ...]
+) -> dict[str, Any]:
+    starts, shown, visible, waits, pc, loaded, ready = times
+    text, index, loads = executed.text, executed.index, schedule.loads
+    before = np.arange(len(loads)) + loads  # row of each table load: just before its instruction
+    rows = np.insert(index, loads, index[loads])
+
+    def words(of: list[str], load: str | None = None) -> TextColumn:
+        if load is None:
+            return TextColumn(of, rows)
+        own = rows.copy()
+        own[before] = len(of)
+        return TextColumn([*of, load], own)
+
+    def numbers(values: Integers, load: Any = 0) -> Integers:
+        return cast(Integers, np.insert(values, loads, load))
+
+    def sizes(name: str) -> Integers:
+        return numbers(np.array([getattr(p, name) for p in prices], np.int64)[index])
+
+    operands = [print_operands(i) for i in text]
+    tables = sorted({prices[t].table for t in index[loads].tolist()})
+    shown_operands = rows.copy()
+    named = [len(text) + tables.index(prices[t].table) for t in index[loads].tolist()]
+    shown_operands[before] = named
+    wait_ns = numbers(waits, waits[loads])
+    wait_ns[before + 1] = 0
+    return {
+        "id": np.arange(len(rows), dtype=np.int64),
+        "engine": words([i.engine for i in text]),
+        "opcode": words([i.opcode for i in text], TABLE_LOAD),
+        "operands": TextColumn([*operands, *(f'table="{t}"' for t in tables)], shown_operands),
+        "pc": numbers(pc, pc[loads]),
+        "offset_ns": numbers(starts, loaded),
+        "duration_ns": numbers(shown - starts, ready - loaded),
+        "wait_ns": wait_ns,
+        "done_offset_ns": numbers(visible, ready),
+        "op": words([i.op for i in text]),
+        "source": words([i.source for i in text]),
+        "flops": sizes("flops"),
+        "sbuf_read_bytes": sizes("sbuf_read_bytes"),
+        "sbuf_write_bytes": sizes("sbuf_write_bytes"),
+        "psum_read_bytes": sizes("psum_read_bytes"),
+        "psum_write_bytes": sizes("psum_write_bytes"),
+    }
+
+
+def _dma_columns(
+    executed: Columns, prices: list[Price], schedule: Schedule, starts: Integers, is_dma: npt.NDArray[np.bool_]
+) -> dict[str, Any]:
+    chosen = np.flatnonzero(is_dma)
+    rows = executed.index[chosen]
+    text = executed.text
+    transfers = [p.transfer for p in prices]
+    numbers: dict[str, int] = {}
+    for t in rows[np.sort(np.unique(rows, return_index=True)[1])].tolist():  # by first appearance
+        numbers.setdefault(text[t].queue, len(numbers))
+
+    def words(name: str) -> TextColumn:
+        return TextColumn([str(getattr(t, name)) if t else "" for t in transfers], rows)
+
+    def sizes(name: str) -> Integers:
+        values = np.array([getattr(t, name) if t else 0 for t in transfers], np.int64)
+        return cast(Integers, values[rows])
+
+    def rounded(values: npt.NDArray[np.float64]) -> Integers:
+        return cast(Integers, np.rint(values[chosen]).astype(np.int64))
+
+    first, last = rounded(schedule.first_byte), rounded(schedule.last_byte)
+    return {
+        "id": np.arange(len(rows), dtype=np.int64),
+        "queue": TextColumn([i.queue for i in text], rows),
+        "queue_idx": np.array([numbers.get(i.queue, 0) for i in text], np.int64)[rows],
+        "engines": sizes("engines"),
+        "offset_ns": first,
+        "duration_ns": last - first,
+        "trigger_offset_ns": starts[chosen],
+        "done_offset_ns": rounded(schedule.visible),
+        "bytes": sizes("bytes"),
+        "rows": sizes("rows"),
+        "from_memory": words("from_memory"),
+        "to_memory": words("to_memory"),
+        "variable": words("variable"),
+        "queue_type": words("queue_type"),
+        "op": TextColumn([i.op for i in text], rows),
+    }
+
+
+def _union_ns(offsets: Integers, durations: Integers) -> int:
     """Total length of the union of intervals."""
     if not len(offsets):
         return 0
@@ -415,16 +305,17 @@ def bounds(program: Program, target: Target) -> Bounds:
     pricer = Pricer(program.buffers, target)
     engine_ns = dict.fromkeys(ENGINES, 0.0)
     dma_ns = serial = 0.0
-    for instruction in program.instructions():
+    for instruction, times in program.counts():
         price = pricer.price(instruction)
-        engine_ns[instruction.engine] += price.issue_ns
+        engine_ns[instruction.engine] += times * price.issue_ns
         slow = 1 / target.tensor_warmup_rate if instruction.engine == "Tensor" else 1.0
-        serial += price.issue_ns * slow + price.latency_ns + target.semaphore_ns
+        one = price.issue_ns * slow + price.latency_ns + target.semaphore_ns
         if price.table:
-            serial += target.activation_table_load_ns
+            one += target.activation_table_load_ns
         if price.transfer is not None:
-            dma_ns += price.transfer.bytes * price.transfer.share_per_ns
+            dma_ns += times * price.transfer.bytes * price.transfer.share_per_ns
             start = max(target.dma_start_ns, target.dma_software_start_ns)
             dge = target.dge_fixed_ns + price.transfer.rows * target.dge_row_ns
-            serial += start + dge + target.dma_queue_interval_ns + price.transfer.alone_ns + target.dma_done_ns
+            one += start + dge + target.dma_queue_interval_ns + price.transfer.alone_ns + target.dma_done_ns
+        serial += times * one
     return Bounds(dma_ns, engine_ns, max(dma_ns, *engine_ns.values()), serial)
