@@ -17,7 +17,7 @@ MAKEFLAGS += --no-print-directory
 BUILD_ENV := TORCH_DEVICE_BACKEND_AUTOLOAD=0
 
 EXPLORER_SOURCES := explorer/pyproject.toml explorer/hatch_build.py $(wildcard explorer/native/*) $(shell find explorer/web -path '*/node_modules' -prune -o -type f -print 2>/dev/null)
-EMULATOR_SOURCES := emulator/pyproject.toml emulator/setup.py $(shell find emulator/csrc -type f 2>/dev/null)
+EMULATOR_SOURCES := emulator/pyproject.toml emulator/setup.py $(shell find emulator/csrc emulator/native -type f 2>/dev/null)
 
 .PHONY: help setup demo test test-slow check bench ui docs wheels format clean
 help:
@@ -76,12 +76,12 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy explorer/src emulator/src
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp explorer/native/*.cpp
+	$(BIN)/clang-format --dry-run --Werror emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp emulator/native/* explorer/native/*.cpp
 	$(BIN)/python explorer/hatch_build.py check
 
 format:
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
-	$(BIN)/clang-format -i emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp explorer/native/*.cpp
+	$(BIN)/clang-format -i emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp emulator/native/* explorer/native/*.cpp
 	$(BIN)/python explorer/hatch_build.py format
 
 bench: setup

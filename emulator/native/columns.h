@@ -126,8 +126,8 @@ py::dict expand(const py::tuple& body, const py::dict& places, const py::dict& s
                 bool derive, int64_t dma_increment);
 
 // Waits as data dependences need them: the algorithm of neuroncore/isa/synchronize.py.
-void derive_waits(const Text& text, int64_t dma_increment, std::vector<int64_t>& start,
-                  std::vector<int32_t>& semaphore, std::vector<int64_t>& value);
+void derive_waits(const Text& text, int64_t dma_increment, std::vector<int64_t>& start, std::vector<int32_t>& semaphore,
+                  std::vector<int64_t>& value);
 
 // Plays the streams against the clock: the algorithm of neuroncore/timing/play.py.
 py::dict play(const py::dict& columns, const py::dict& costs, const py::dict& rates);

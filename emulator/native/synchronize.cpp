@@ -11,9 +11,7 @@ namespace {
 struct Region {
   int64_t top, bottom, left, right;
   bool operator==(const Region& other) const = default;
-  bool overlaps(const Region& o) const {
-    return o.top < bottom && top < o.bottom && o.left < right && left < o.right;
-  }
+  bool overlaps(const Region& o) const { return o.top < bottom && top < o.bottom && o.left < right && left < o.right; }
   bool covers(const Region& o) const {
     return top <= o.top && o.bottom <= bottom && left <= o.left && o.right <= right;
   }
@@ -175,7 +173,7 @@ class Synchronizer {
       if (access.writes) touch(access, indices, true);
     }
     if (!instruction.dma) {
-      other_[instruction.stream] = 0;                              // in order anyway
+      other_[instruction.stream] = 0;                               // in order anyway
       if (instruction.tensor_engine) raw_[instruction.stream] = 0;  // matmuls accumulate in PSUM back to back
     }
     needed_.clear();
@@ -244,8 +242,8 @@ class Synchronizer {
 
 }  // namespace
 
-void derive_waits(const Text& text, int64_t dma_increment, std::vector<int64_t>& start,
-                  std::vector<int32_t>& semaphore, std::vector<int64_t>& value) {
+void derive_waits(const Text& text, int64_t dma_increment, std::vector<int64_t>& start, std::vector<int32_t>& semaphore,
+                  std::vector<int64_t>& value) {
   Synchronizer synchronizer(text, dma_increment);
   std::vector<int64_t> indices(text.loops, 0);
   auto visit = [&](int number, const std::vector<int64_t>& at) {

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from neuronscope.formats import neff as neff_format
 from neuronscope.formats import tables
@@ -83,7 +84,7 @@ def compile_graph(graph: Graph, target_name: str | None = None) -> Executable:
     }
     program = compiled.program
     tensors = [{"name": t.name, "kind": t.kind, "dtype": t.dtype, "elements": t.elements} for t in program.tensors]
-    debug = {"graph": graph.name, "instructions": [[i.op, i.source] for i in program.instructions()]}
+    debug = {"graph": graph.name, "instructions": [[i.op, i.source] for i in program.text()]}
     neff = neff_format.pack(info, print_program(program), tensors, debug)
     digest = neff_format.unpack(neff).hash
     instructions, transfers, total_ns = _joined(timelines, digest)
@@ -128,16 +129,15 @@ def _joined(pieces: list[Timeline | Estimated], neff: str) -> tuple[pa.Table, pa
             now += piece.duration_ns
             continue
         table = _shifted(piece.instruction_table(neff), ("offset_ns", "done_offset_ns"), now, rows)
-        counts = table.column("engine").to_pylist()
-        pc = table.column("pc").to_pylist()
+        engines = table.column("engine").combine_chunks()
+        first = np.array([counters.get(e, 0) for e in engines.dictionary.to_pylist()], np.int64)
         position = table.schema.get_field_index("pc")
-        table = table.set_column(
-            position,
-            table.schema.field(position),
-            pa.array([p + counters.get(e, 0) for p, e in zip(pc, counts, strict=True)], pa.int64()),
-        )
-        for engine in counts:
-            counters[engine] = counters.get(engine, 0) + 1
+        pc = table.column("pc").to_numpy() + first[engines.indices.to_numpy()]
+        table = table.set_column(position, table.schema.field(position), pa.array(pc, pa.int64()))
+        for engine, count in zip(
+            engines.dictionary.to_pylist(), np.bincount(engines.indices.to_numpy()).tolist(), strict=True
+        ):
+            counters[engine] = counters.get(engine, 0) + count
         instructions.append(table)
         rows += table.num_rows
         moved = _shifted(piece.dma_table(neff), ("offset_ns", "trigger_offset_ns", "done_offset_ns"), now, moves)

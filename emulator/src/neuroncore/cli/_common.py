@@ -108,16 +108,23 @@ def _origins(data: bytes) -> list[tuple[str, str]]:
 
 
 def with_origins(program: Program, origins: Sequence[tuple[str, str]]) -> Program:
-    """The program with op and source line on every instruction, where there is one origin for each."""
+    """The program with op and source line on every instruction, where there is one origin for each written one."""
     from dataclasses import replace
 
-    from neuroncore.isa import Program
+    from neuroncore.isa import Instruction, Loop
 
-    instructions = list(program.instructions())
-    if len(instructions) != len(origins):
+    if sum(1 for _ in program.text()) != len(origins):
         return program
-    body = tuple(replace(one, op=op, source=source) for one, (op, source) in zip(instructions, origins, strict=True))
-    return Program(program.name, program.tensors, program.tiles, body)
+    left = iter(origins)
+
+    def origin(one: Instruction) -> Instruction:
+        op, source = next(left)
+        return replace(one, op=op, source=source)
+
+    def named(body: tuple[Instruction | Loop, ...]) -> tuple[Instruction | Loop, ...]:
+        return tuple(replace(one, body=named(one.body)) if isinstance(one, Loop) else origin(one) for one in body)
+
+    return replace(program, body=named(program.body))
 
 
 def format_ns(nanoseconds: float) -> str:

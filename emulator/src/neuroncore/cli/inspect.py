@@ -48,9 +48,11 @@ def _neff(path: Path) -> tuple[dict[str, Any], Iterator[str]]:
     from neuroncore.timing import bounds, simulate
 
     loaded = load_neff(path)
-    timeline = simulate(loaded.program, loaded.target) if any(True for _ in loaded.program.instructions()) else None
+    timeline = simulate(loaded.program, loaded.target) if loaded.program.executed else None
     estimated_ns = sum(ns for _, _, ns in loaded.estimates)
-    counts = Counter((one.engine, one.opcode) for one in loaded.program.instructions())
+    counts: Counter[tuple[str, str]] = Counter()
+    for one, times in loaded.program.counts():
+        counts[one.engine, one.opcode] += times
     engines: dict[str, dict[str, Any]] = {}
     for (engine, opcode), count in sorted(counts.items()):
         facts = engines.setdefault(engine, {"instructions": 0, "busy_ns": 0, "opcodes": {}})

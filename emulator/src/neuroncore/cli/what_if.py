@@ -128,7 +128,7 @@ def _answer(
     for loaded in executables:
         new = changed(load_target(target) if target else loaded.target, changes)
         estimated_ns = sum(ns for _, _, ns in loaded.estimates)
-        empty = next(iter(loaded.program.instructions()), None) is None
+        empty = not loaded.program.executed
         before = 0 if empty else simulate(loaded.program, loaded.target).program_ns
         refused = ""
         after: int | None = None

@@ -29,7 +29,7 @@ from neuroncore.compiler.pipeline import Ordered, pipeline
 from neuroncore.compiler.tile import Block, Estimated, Tiled, tile
 from neuroncore.errors import CapacityError, VerifyError
 from neuroncore.graph import Graph
-from neuroncore.isa import Instruction, Program, print_program, synchronize, verify
+from neuroncore.isa import Instruction, Loop, Program, print_program, synchronize, verify
 from neuroncore.isa import Tile as _Tile
 from neuroncore.targets import Target, load_target
 
@@ -50,7 +50,7 @@ __all__ = [
 LOWERING_MODULES = (attention, convolutions, indexing, losses, optimizers, randoms)
 
 #: Part of every NEFF's hash: change it whenever equal graphs may give other programs.
-COMPILER_VERSION = "2"
+COMPILER_VERSION = "3"
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Pass:
 
 
 def _synchronize(ordered: Ordered, target: Target) -> Compiled:
-    """One program with semaphores; where estimates cut it, also its pieces."""
+    """One program, its semaphores left to be derived; where estimates cut it, also its pieces."""
     tiled = ordered.tiled
     tiles = tuple(t for kernel in tiled.tiles for t in kernel)
     whole = tuple(i for s in ordered.segments if not isinstance(s, Estimated) for i in s)
-    program = synchronize(Program(tiled.name, tiled.tensors, tiles, whole))
+    program = Program(tiled.name, tiled.tensors, tiles, whole, derived=True)
     if not any(isinstance(s, Estimated) for s in ordered.segments):
         return Compiled(program, (program,) if whole else ())
     pieces: list[Program | Estimated] = []
@@ -86,7 +86,7 @@ def _synchronize(ordered: Ordered, target: Target) -> Compiled:
             body += segment
             continue
         if body:
-            pieces.append(synchronize(Program(tiled.name, tiled.tensors, _used(tiles, body), tuple(body))))
+            pieces.append(Program(tiled.name, tiled.tensors, _used(tiles, body), tuple(body), derived=True))
             body = []
         if segment is not None:
             pieces.append(segment)
@@ -94,7 +94,7 @@ def _synchronize(ordered: Ordered, target: Target) -> Compiled:
 
 
 def _used(tiles: tuple[_Tile, ...], body: list[Instruction]) -> tuple[_Tile, ...]:
-    names = {a.buffer for i in body for _, a in i.accesses()}
+    names = {a.buffer for i in Program("", (), (), tuple(body)).text() for _, a in i.accesses()}
     return tuple(t for t in tiles if t.name in names)
 
 
@@ -134,7 +134,9 @@ def _print_ordered(ordered: Ordered) -> str:
 
 
 def _print_compiled(compiled: Compiled) -> str:
-    text = print_program(compiled.program)
+    """The program with its semaphores written out, unless it has loops: theirs are not affine."""
+    rolled = any(isinstance(item, Loop) for item in compiled.program.body)
+    text = print_program(compiled.program if rolled else synchronize(compiled.program))
     return text + "".join(_print_block(p) for p in compiled.pieces if isinstance(p, Estimated))
 
 

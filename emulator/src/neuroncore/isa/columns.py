@@ -1,7 +1,7 @@
-"""`columns`: what a program executes, as arrays: loops unrolled, semaphores in place. The form the timing model plays.
+"""`columns`: what a program executes, as arrays: loops unrolled, semaphores in place. The timing model plays these.
 
-A million instructions take some 50 MB this way. The work is done by `neuroncore._native`, or where that extension is not
-built by its plain twins here and in `synchronize.py`; both give the same arrays.
+A million instructions take some 50 MB this way. The work is done by `neuroncore._native`, or where that extension is
+not built by its plain twins here and in `synchronize.py`; both give the same arrays.
 """
 
 from __future__ import annotations

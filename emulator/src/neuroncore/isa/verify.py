@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from neuroncore.errors import ProgramError
 from neuroncore.isa.costs import Use
 from neuroncore.isa.dtypes import DTYPE_BYTES
 from neuroncore.isa.instructions import InstructionSpec, OperandSpec, instruction_spec
-from neuroncore.isa.program import Access, Instruction, Program, Tensor, Tile
+from neuroncore.isa.program import Access, Instruction, Loop, Program, Tensor, Tile
 from neuroncore.isa.synchronize import stream_of
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def verify(program: Program, target: Target) -> None:
             buffer, too many
             partitions, a matmul or PSUM limit, a queue shared by engines, a
             semaphore raised by two streams, a wait no signal can satisfy. The message
-            names the instruction's number in program order, the operand, the limit and the actual value.
+            names the instruction's number in program order (in a loop: of its first execution), the operand, the limit
+            and the actual value.
         UnsupportedInstructionError: an instruction that is declared, not modelled.
     """
     for tile in program.tiles:
@@ -47,11 +50,13 @@ def verify(program: Program, target: Target) -> None:
     raisers: dict[str, str] = {}
     totals: dict[str, int] = {}
     highest: dict[str, tuple[int, int]] = {}
-    for number, instruction in enumerate(program.instructions()):
+    for number, instruction, times, loops in _walk(program.body, 0, 1, {}):
         where = f"instruction {number}, {instruction.opcode} on {instruction.engine}"
         key = (instruction.opcode, instruction.engine, instruction.operands)
         if key not in checked:
             _check_instruction(instruction, where, buffers, target)
+            for far in _corners(instruction, loops, program.name, where):
+                _check_instruction(far, f"{where}, in its last iteration", buffers, target)
             checked[key] = None
         if instruction.queue:
             owner = queues.setdefault(instruction.queue, instruction.engine)
@@ -63,16 +68,49 @@ def verify(program: Program, target: Target) -> None:
             raiser = raisers.setdefault(signal.semaphore, stream_of(instruction))
             if raiser != stream_of(instruction):
                 raise ProgramError(f"{where}: raises {signal.semaphore}, as {raiser} does: one stream per semaphore")
-            totals[signal.semaphore] = totals.get(signal.semaphore, 0) + signal.increment
+            totals[signal.semaphore] = totals.get(signal.semaphore, 0) + times * signal.increment
         for wait in instruction.waits:
-            if wait.value > highest.get(wait.semaphore, (0, 0))[0]:
-                highest[wait.semaphore] = (wait.value, number)
+            value = wait.value + sum(max(0, step * (loops[name] - 1)) for name, step in wait.steps)
+            if value > highest.get(wait.semaphore, (0, 0))[0]:
+                highest[wait.semaphore] = (value, number)
     for semaphore, (value, number) in highest.items():
         if value > totals.get(semaphore, 0):
             raise ProgramError(
                 f"instruction {number}: waits for {semaphore} >= {value}, "
                 f"all signals together reach {totals.get(semaphore, 0)}"
             )
+
+
+def _walk(
+    body: tuple[Instruction | Loop, ...], first: int, times: int, loops: dict[str, int]
+) -> Iterator[tuple[int, Instruction, int, dict[str, int]]]:
+    """Each written instruction: number of its first execution, itself, how often it runs, counts of its loops."""
+    number = first
+    for item in body:
+        if not isinstance(item, Loop):
+            yield number, item, times, loops
+            number += 1
+        elif item.count:
+            yield from _walk(item.body, number, times * item.count, {**loops, item.name: item.count})
+            number += item.count * sum(n for _, n in Program("", (), (), item.body).counts())
+
+
+def _corners(instruction: Instruction, loops: dict[str, int], program: str, where: str) -> Iterator[Instruction]:
+    """The instruction where its accesses reach lowest and highest; accesses are affine, so these two suffice."""
+    stepped = [v.steps for _, v in instruction.accesses() if v.steps] + [w.steps for w in instruction.waits if w.steps]
+    for name in {name for steps in stepped for name, _ in steps}:
+        if name not in loops:
+            raise ProgramError(f"program {program!r}: {where}: steps of {name!r}, no loop around it has that name")
+    if not stepped:
+        return
+    for extreme in (min, max):
+        operands = tuple(
+            (name, replace(v, offset=v.offset + sum(extreme(0, s * (loops[n] - 1)) for n, s in v.steps), steps=()))
+            if isinstance(v, Access)
+            else (name, v)
+            for name, v in instruction.operands
+        )
+        yield replace(instruction, operands=operands)
 
 
 def _check_tile(tile: Tile, target: Target) -> None:

@@ -22,6 +22,7 @@ from neuroncore.errors import DeadlockError, MachineError
 from neuroncore.isa.dtypes import DTYPE_BYTES, STORAGE, from_float32, to_float32
 from neuroncore.isa.instructions import instruction_spec
 from neuroncore.isa.program import ENGINES, Access, Instruction, Operand, Program, Tensor, Tile
+from neuroncore.isa.synchronize import synchronize
 
 __all__ = ["Machine", "run"]
 
@@ -39,7 +40,7 @@ def run(program: Program, inputs: Inputs, *, order: Order = "program") -> dict[s
     """Execute a program.
 
     Args:
-        program: with tile addresses and semaphores (see `neuroncore.isa.synchronize`).
+        program: with tile addresses and semaphores, written (see `neuroncore.isa.synchronize`) or derived.
         inputs: one array per input tensor (kinds input and inout) in declaration order, or by name; of the tensor's
             storage
             dtype and number of elements, C-contiguous order.
@@ -53,7 +54,7 @@ def run(program: Program, inputs: Inputs, *, order: Order = "program") -> dict[s
         DeadlockError: instructions left whose waits nothing satisfies.
         UnsupportedInstructionError: an instruction that is declared, not modelled.
     """
-    machine = Machine(program)
+    machine = Machine(synchronize(program) if program.derived else program)
     machine.load(inputs)
     machine.execute(order)
     return {t.name: machine.hbm[t.name].view(STORAGE[t.dtype]).reshape(t.shape).copy() for t in program.outputs}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow as pa
 from neuronscope.formats import tables
 
 from neuroncore.errors import VerifyError
+from neuroncore.isa.columns import Columns, columns
 from neuroncore.isa.costs import Use, performance_mode
 from neuroncore.isa.instructions import instruction_spec
 from neuroncore.isa.program import Access, Instruction, Loop, Program, Steps, Tensor, Tile
@@ -121,18 +123,19 @@ def details(
     begin = instructions["offset_ns"].to_numpy()[rows].astype(np.int64)
     end = instructions["done_offset_ns"].to_numpy()[rows].astype(np.int64)
     facts = [_facts(one, program.buffers, target) for one in unrolled.written]
-    columns: dict[str, Any] = {
+    executed = columns(program)
+    described: dict[str, Any] = {
         "instruction_id": ids,
         "transfer_id": transfer_ids,
         **{
-            name: _text([getattr(one, name) for one in facts], unrolled.index)
-            for name in ("dtype", "performance_mode", "signals")
+            name: _text([getattr(one, name) for one in facts], unrolled.index) for name in ("dtype", "performance_mode")
         },
+        "signals": _text(_signals(executed), unrolled.index),
         "transpose_flops": np.array([one.transpose_flops for one in facts] or [0], np.int64)[unrolled.index],
     }
     return {
-        "instruction_details": _table(tables.INSTRUCTION_DETAILS, columns, neff),
-        "waits": _waits(unrolled, ids, neff),
+        "instruction_details": _table(tables.INSTRUCTION_DETAILS, described, neff),
+        "waits": _waits(executed, ids, neff),
         "allocations": _allocations(program, unrolled, ids, begin, end, neff),
         "tensors": _table(
             tables.TENSORS,
@@ -169,7 +172,6 @@ class _Facts:
     dtype: str
     performance_mode: str
     transpose_flops: int
-    signals: str
 
 
 def _facts(instruction: Instruction, buffers: Mapping[str, Tensor | Tile], target: Target) -> _Facts:
@@ -182,29 +184,26 @@ def _facts(instruction: Instruction, buffers: Mapping[str, Tensor | Tile], targe
     if instruction.opcode == "nc_transpose" and instruction.engine == "Tensor":
         data = accesses["data"]  # a product with the identity: [partitions, elements].T @ [partitions, partitions]
         turned = 2 * data.partitions * data.partitions * data.free_elements
-    signals = " ".join(f"{one.semaphore}+{one.increment}" for one in instruction.signals)
-    return _Facts(dtype, f"{speed:.0f}x" if speed > 1 else "", turned, signals)
+    return _Facts(dtype, f"{speed:.0f}x" if speed > 1 else "", turned)
 
 
-def _waits(unrolled: _Unrolled, ids: Ints, neff: str) -> pa.Table:
-    rows, names, values = [], [], []
-    for number, instruction in enumerate(unrolled.written):
-        for wait in instruction.waits:
-            mine = unrolled.rows_of[number]
-            rows.append(mine)
-            names.append(wait.semaphore)
-            values.append(wait.value + unrolled.steps(wait.steps, mine))
-    if not rows:
+def _signals(executed: Columns) -> list[str]:
+    """What each written instruction signals, as text."""
+    names, increments = executed.semaphores, executed.signal_increment.tolist()
+    each = [f"{names[s]}+{n}" for s, n in zip(executed.signal_semaphore.tolist(), increments, strict=True)]
+    starts = executed.signal_start.tolist()
+    return [" ".join(each[a:b]) for a, b in pairwise(starts)]
+
+
+def _waits(executed: Columns, ids: Ints, neff: str) -> pa.Table:
+    if not len(executed.wait_value):
         return tables.WAITS.schema.empty_table()
-    owner = np.repeat(np.arange(len(rows)), [len(mine) for mine in rows])
-    flat = np.concatenate(rows)
-    order = np.argsort(flat, kind="stable")
-    columns = {
-        "instruction_id": ids[flat][order],
-        "semaphore": _text(names, owner[order]),
-        "value": np.concatenate(values)[order],
+    described = {
+        "instruction_id": np.repeat(ids, np.diff(executed.wait_start)),
+        "semaphore": _text(list(executed.semaphores), executed.wait_semaphore.astype(np.int64)),
+        "value": executed.wait_value,
     }
-    return _table(tables.WAITS, columns, neff)
+    return _table(tables.WAITS, described, neff)
 
 
 def _uses(instruction: Instruction) -> Iterator[tuple[Access, bool]]:
@@ -238,7 +237,7 @@ def _allocations(program: Program, unrolled: _Unrolled, ids: Ints, begin: Ints, 
     starts = np.flatnonzero(first)
     table = program.tiles
     chosen = tile[starts]
-    columns = {
+    described = {
         "memory": _text([t.memory for t in table], chosen),
         "name": _text([t.name for t in table], chosen),
         "address": np.array([-1 if t.address is None else t.address for t in table], np.int64)[chosen],
@@ -249,7 +248,7 @@ def _allocations(program: Program, unrolled: _Unrolled, ids: Ints, begin: Ints, 
         "end_offset_ns": np.maximum.reduceat(end[row], starts),
         "instruction_id": ids[row[starts]],
     }
-    return _table(tables.ALLOCATIONS, columns, neff)
+    return _table(tables.ALLOCATIONS, described, neff)
 
 
 def _text(values: list[str], index: Ints) -> pa.Array:

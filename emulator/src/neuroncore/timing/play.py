@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,7 @@ class _Plain:
         self.queue_done = [0.0] * len(costs.queues)
         starts = columns.signal_start.tolist()
         pairs = list(zip(columns.signal_semaphore.tolist(), columns.signal_increment.tolist(), strict=True))
-        self.signals = [pairs[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+        self.signals = [pairs[a:b] for a, b in pairwise(starts)]
 
     def run(self) -> Schedule:
         streams: list[list[int]] = [[] for _ in ENGINES]
@@ -209,7 +210,12 @@ class _Plain:
             _deadlock(self.name, self.columns, stuck)
         self.loads.sort()
         return Schedule(
-            *(np.array(c) for c in (self.start, self.end, self.visible, self.wait, self.first_byte, self.last_byte)),
+            np.array(self.start),
+            np.array(self.end),
+            np.array(self.visible),
+            np.array(self.wait),
+            np.array(self.first_byte),
+            np.array(self.last_byte),
             np.array([i for i, _ in self.loads], np.int32),
             np.array([t for _, t in self.loads], np.float64),
         )

@@ -247,7 +247,7 @@ def _dma_columns(
 
     def sizes(name: str) -> Integers:
         values = np.array([getattr(t, name) if t else 0 for t in transfers], np.int64)
-        return cast(Integers, values[rows])
+        return values[rows]
 
     def rounded(values: npt.NDArray[np.float64]) -> Integers:
         return cast(Integers, np.rint(values[chosen]).astype(np.int64))
