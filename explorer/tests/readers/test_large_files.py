@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
+import random
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -109,3 +113,45 @@ def test_zstd(synthetic: ModuleType, tmp_path: Path) -> None:
     path.write_bytes(zstandard.compress((tmp_path / "cuda.json").read_bytes()))
     result, _ = tables(path, tmp_path / "out")
     assert result.stored == expected.events
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mixed"])
+def test_columns_in_files_give_the_same_tables(
+    synthetic: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kind: str
+) -> None:
+    path = tmp_path / "trace.json"
+    if kind == "cuda":
+        synthetic.write(path, steps=2, calls=300, counters=True)
+    else:
+        path.write_text(json.dumps({"traceEvents": list(mixed(4_000))}))
+    _, small = tables(path, tmp_path / "small")
+    request.getfixturevalue("large")
+    for name, module in list(sys.modules.items()):
+        if name.startswith("neuronscope.readers.") and hasattr(module, "CHUNK_ROWS"):
+            monkeypatch.setattr(module, "CHUNK_ROWS", 500)
+    _, found = tables(path, tmp_path / "large")
+    assert found == small
+
+
+def mixed(count: int) -> Iterator[dict[str, object]]:
+    """Events of every kind in no order of time, many at equal times, some with durations that can't be meant."""
+    chance = random.Random(count)
+    for number in range(count):
+        at, length = chance.randrange(20_000), chance.choice([0, 3, 50, 50, 4_000])
+        where = {"pid": chance.choice([1, 2, "three"]), "tid": chance.choice([1, 9]), "ts": at}
+        call = {"correlation": number % 700, "External id": chance.randrange(900)}
+        device = {"device": 0, "stream": 7}
+        some: list[dict[str, object]] = chance.choice(
+            [
+                [{"ph": "X", "cat": "cpu_op", "name": "op", "dur": length, "args": {"External id": number % 900}}],
+                [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "dur": length, "args": call}],
+                [{"ph": "X", "cat": "kernel", "name": "k", "dur": length, "args": call | device}],
+                [{"ph": "X", "cat": "python_function", "name": f"m.py({number % 7}): f", "dur": length}],
+                [{"ph": "X", "name": "odd", "dur": chance.choice([-1, None, 4294967.295])}],
+                [{"ph": "B", "name": "pair", "args": {"a": 1}}, {"ph": "E", "ts": at + length, "args": {"b": 2}}],
+                [{"ph": "b", "name": "async", "id": number % 5}, {"ph": "e", "name": "async", "id": number % 5}],
+                [{"ph": "s", "cat": "fwdbwd", "id": number}, {"ph": "f", "cat": "fwdbwd", "id": number, "ts": at + 9}],
+                [{"ph": "C", "name": "counter", "args": {"value": number}}, {"ph": "i", "s": "t", "name": "mark"}],
+            ]
+        )
+        yield from (where | event for event in some)

@@ -10,16 +10,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from neuronscope.readers import json_events, pairs
-from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, too_long
+from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest, too_long
 from neuronscope.readers.json_events import Columns, Document, Fault, Source
 from neuronscope.readers.narrow import constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.scratch import CHUNK_ROWS, Scratch, ranges
 from neuronscope.readers.texts import Texts
-from neuronscope.readers.trace import TEXT_PID, ArrowEnds, Events, Int8, Role, Trace, concat_events
+from neuronscope.readers.trace import TEXT_PID, ArrowEnds, Buckets, Events, Int8, Role, Trace, concat_events, merged
 from neuronscope.readers.wording import printable
 
 __all__ = ["read_trace"]
@@ -52,6 +54,9 @@ _RUNTIME = re.compile(r"(cuda|hip|roc|xpu|mtia|hpu|npu|glow|musa|maca)\w*_(runti
 _KNOWN = frozenset(_ROLES) | {"ac2g", "fwdbwd", "cpu_instant_event"}
 _INSTANTS = ("i", "I", "R", "n", "p", "C", "P", "N", "O", "D", "c", "v", "V", "(", ")")
 _TIMED = ("X", "B", "E", "b", "e", "S", "F", "T", "s", "t", "f", *_INSTANTS)
+_IN_NS = 2  # `has_ts` of a time in nanoseconds
+_DEVICE_ROWS = (Role.DEVICE, Role.MEMCPY, Role.MEMSET, Role.DEVICE_ANNOTATION, Role.DRIVER)
+_SAMPLED = 256  # of as many times one is looked at to find ranges of time with equal numbers of events
 _ZERO_TIME_NS = 86_400 * 10**9  # a time of 0 is no time when all others are later than this
 _UNKNOWN_NS = (2**32 - 1) * 1000
 _MESSAGES = {
@@ -82,16 +87,29 @@ def read_trace(path: Path, progress: Callable[[float], None] | None = None, scra
         OSError: it cannot be read.
     """
     source = json_events.load(path, scratch)
-    document = json_events.parse(source, str(path), progress, scratch)
+    columns = Scratch(scratch)
+    document = json_events.parse(source, str(path), progress, columns)
     document.faults = {**source.faults, **document.faults}
-    return _Chrome(document, printable(path, name_only=True), source).trace()
+    return _Chrome(document, printable(path, name_only=True), source, columns).trace()
+
+
+class _Numbers:
+    """Process or thread ids of rows as int64, from one number per distinct text."""
+
+    def __init__(self, table: Int64, codes: npt.NDArray[Any]) -> None:
+        self._table = table
+        self._codes = codes
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._table[self._codes[rows]]
 
 
 class _Chrome:
     """One document on its way to a trace."""
 
-    def __init__(self, document: Document, file: str, source: Source) -> None:
+    def __init__(self, document: Document, file: str, source: Source, scratch: Scratch) -> None:
         self.document = document
+        self.scratch = scratch
         self.columns: Columns = document.columns
         self.file = file
         self.source = source
@@ -113,7 +131,17 @@ class _Chrome:
     def rows(self, *phases: str) -> Int64:
         """Usable rows of the given phases, in file order."""
         wanted = np.array([phase in phases for phase in self.ph], np.bool_)
-        return np.flatnonzero(wanted[self.ph_code] & self.usable) if len(wanted) else np.zeros(0, np.int64)
+        if not wanted.any():
+            return np.zeros(0, np.int64)
+        return self.where(lambda low, high: wanted[self.ph_code[low:high]] & self.usable[low:high])
+
+    def where(self, chosen: Callable[[int, int], Bools]) -> Int64:
+        """Rows for which `chosen`, asked for one range of rows after the other, is true."""
+        return np.concatenate([low + np.flatnonzero(chosen(low, high)) for low, high in self.ranges()])
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Bounds of rows that are worked on at once; one at least."""
+        return list(ranges(len(self.columns))) or [(0, 0)]
 
     def lose(self, kind: str, rows: Int64, what: str) -> None:
         """Leave rows out and say so."""
@@ -138,14 +166,21 @@ class _Chrome:
         columns = self.columns
         if not len(columns):
             return
-        wanted = np.array([phase in _TIMED for phase in self.ph], np.bool_)[self.ph_code]
-        untimed = np.flatnonzero(wanted & (columns.has_ts == 0))
-        nanoseconds = np.flatnonzero(wanted & (columns.has_ts == 2))
-        timed = wanted & (columns.has_ts > 0)
-        none = np.flatnonzero(timed & (columns.ts == 0))
+        phases = np.array([phase in _TIMED for phase in self.ph], np.bool_)
+        has_ts, ts = columns.has_ts, columns.ts
+
+        def wanted(low: int, high: int) -> Bools:
+            return phases[self.ph_code[low:high]]
+
+        untimed = self.where(lambda low, high: wanted(low, high) & (has_ts[low:high] == 0))
+        nanoseconds = self.where(lambda low, high: wanted(low, high) & (has_ts[low:high] == _IN_NS))
+        none = self.where(lambda low, high: wanted(low, high) & (has_ts[low:high] > 0) & (ts[low:high] == 0))
         if len(none):
-            later = columns.ts[timed & (columns.ts != 0)]
-            if not len(later) or later.min() < _ZERO_TIME_NS:
+            later = [
+                int(ts[low:high][wanted(low, high) & (has_ts[low:high] > 0) & (ts[low:high] != 0)].min(initial=2**62))
+                for low, high in self.ranges()
+            ]
+            if not _ZERO_TIME_NS <= min(later) < 2**62:
                 none = none[:0]
         self.lose("no_timestamp", untimed, "without a readable timestamp")
         self.lose("zero_timestamp", none, "at time 0 while all others are more than a day later")
@@ -170,14 +205,9 @@ class _Chrome:
         self.thread_names: dict[tuple[int, int], str] = {}
         self.metadata()
         complete = self.complete()
-        parts = [complete]
         paired = self.pairs()
-        if paired is not None:
-            parts.append(paired)
         instants = self.instants()
-        if instants is not None:
-            parts.append(instants)
-        events = concat_events(parts)
+        events = self.in_order(complete, paired, instants)
         arrows = self.arrows()
         unknown = {*self.ph} - {"M", "", *_TIMED}
         listed = ", ".join(" ".join(phase.split())[:12] for phase in sorted(unknown)[:5])
@@ -189,6 +219,8 @@ class _Chrome:
         trace = Trace(
             format=self.format(),
             events=events,
+            ordered=True,
+            scratch=self.scratch,
             events_in_file=self.document.events_in_file,
             bytes_read=self.document.bytes_read,
             arrows=arrows,
@@ -219,21 +251,77 @@ class _Chrome:
 
     # Intervals
 
-    def complete(self) -> Events:
-        """The X rows."""
-        columns = self.columns
+    def complete(self) -> Int64:
+        """The X rows; what has to be taken for another duration is reported."""
         rows = self.rows("X")
-        duration = columns.dur[rows].copy()
-        negative = duration < 0
-        if negative.any():
-            self.mend("negative_duration", rows[negative], "with a negative duration")
-            duration[negative] = 0
-        self.mend("no_duration", rows[~columns.has_dur[rows]], "without a readable duration")
-        unknown = duration == _UNKNOWN_NS
-        self.mend("no_duration", rows[unknown], "with the duration 2^32 - 1, which stands for unknown")
-        duration[unknown] = 0
-        start = columns.ts[rows] + self.base
-        return self.events(rows, start, start + duration, self.roles(rows))
+        found: dict[str, list[Int64]] = {name: [rows[:0]] for name in ("negative", "none", "unknown", "endless")}
+        total, zero = 0.0, [rows[:0]]
+        for low, high in ranges(len(rows)):
+            some = rows[low:high]
+            duration = self.columns.dur[some]
+            found["negative"].append(some[duration < 0])
+            found["none"].append(some[~self.columns.has_dur[some]])
+            found["unknown"].append(some[duration == _UNKNOWN_NS])
+            total += float(self.durations(some).sum(dtype=np.float64))
+        self.longest = longest(total, len(rows))
+        for low, high in ranges(len(rows)):
+            some = rows[low:high]
+            found["endless"].append(some[self.durations(some) > self.longest])
+            zero.append(some[self.columns.correlation[some] == 0])
+        self.mend("negative_duration", np.concatenate(found["negative"]), "with a negative duration")
+        self.mend("no_duration", np.concatenate(found["none"]), "without a readable duration")
+        unknown = "with the duration 2^32 - 1, which stands for unknown"
+        self.mend("no_duration", np.concatenate(found["unknown"]), unknown)
+        self.mend("endless", np.concatenate(found["endless"]), "lasting months")
+        self.note_zero(np.concatenate(zero))
+        return rows
+
+    def durations(self, rows: Int64) -> Int64:
+        """Durations, 0 for those that can't be meant."""
+        duration = self.columns.dur[rows].astype(np.int64)
+        duration[(duration < 0) | (duration == _UNKNOWN_NS)] = 0
+        return duration
+
+    def in_order(self, complete: Int64, paired: Events | None, instants: Int64) -> Events:
+        """All intervals and instants in order of start, some at once."""
+        count = len(complete) + len(instants) + (len(paired) if paired is not None else 0)
+        if count <= CHUNK_ROWS:
+            return concat_events(self.parts(complete, paired, instants)).sorted_by_start()
+        return merged(self.buckets(complete, paired, instants, -(-count // CHUNK_ROWS)), self.scratch)
+
+    def buckets(self, complete: Int64, paired: Events | None, instants: Int64, count: int) -> Iterator[Events]:
+        """About `count` parts of the events, each later than the one before."""
+        times, drawn = self.columns.ts, None
+        if paired is not None and len(paired):
+            paired = paired.sorted_by_start()
+            drawn = paired.start - self.base
+        sample = [
+            times[complete[::_SAMPLED]],
+            times[instants[::_SAMPLED]],
+            (drawn if drawn is not None else times[:0])[::_SAMPLED],
+        ]
+        sampled = np.sort(np.concatenate(sample))
+        limits = np.unique(sampled[np.arange(1, count) * len(sampled) // count])
+        of_complete, of_instants = (Buckets(rows, times, limits, self.scratch) for rows in (complete, instants))
+        cuts = [0, *(np.searchsorted(drawn, limits).tolist() if drawn is not None else [0] * len(limits))]
+        cuts.append(len(drawn) if drawn is not None else 0)
+        for number in range(len(limits) + 1):
+            some = paired.take(np.arange(cuts[number], cuts[number + 1])) if paired is not None else None
+            yield concat_events(self.parts(of_complete.rows(number), some, of_instants.rows(number)))
+            self.scratch.forget()
+
+    def parts(self, complete: Int64, paired: Events | None, instants: Int64) -> list[Events]:
+        """Some of each kind as events."""
+        start = self.columns.ts[complete] + self.base
+        duration = self.durations(complete)
+        duration[duration > self.longest] = 0
+        found = [self.events(complete, start, start + duration, self.roles(complete))]
+        if paired is not None:
+            found.append(paired)
+        if len(instants):
+            at = self.columns.ts[instants] + self.base
+            found.append(self.events(instants, at, at, np.full(len(instants), Role.INSTANT, np.int8)))
+        return found
 
     def mend(self, kind: str, rows: Int64, what: str) -> None:
         """Report rows whose duration is taken for none."""
@@ -267,10 +355,7 @@ class _Chrome:
     def events(self, rows: Int64, start: Int64, end: Int64, roles: Int8) -> Events:
         columns = self.columns
         index = pa.array(rows)
-        unlikely = too_long(start, end)
-        self.mend("endless", rows[unlikely], "lasting months")
-        end = np.where(unlikely, start, end)
-        device_row = np.isin(roles, (Role.DEVICE, Role.MEMCPY, Role.MEMSET, Role.DEVICE_ANNOTATION, Role.DRIVER))
+        device_row = np.isin(roles, _DEVICE_ROWS)
         device, stream = columns.device[rows], columns.stream[rows]
         pid, tid = self.pid[rows], self.tid[rows]
         hardware = sorted(pid for pid, name in self.process_names.items() if name == "Ascend Hardware")
@@ -292,24 +377,26 @@ class _Chrome:
             stream=narrow(stream),
             nc=none,
             pcore=none,
-            correlation=self.correlations(rows, device_row),
+            correlation=self.correlations(rows),
             external_id=rows_of(columns.external_id, rows),
             execution_id=rows_of(columns.execution_id, rows),
             bytes=rows_of(columns.bytes, rows),
             args=columns.args.take(rows),
         )
 
-    def correlations(self, rows: Int64, device_row: Bools) -> Int64:
+    def correlations(self, rows: Int64) -> Int64:
         """Correlation ids; 0 is what tracers write where they have none, so it links nothing."""
         found = np.array(rows_of(self.columns.correlation, rows))
-        none = found == 0
-        found[none] = -1
-        count = int((none & device_row).sum())
-        message = (
-            f"{_events(count)} on devices with correlation 0, which stands for none: linked by other ids if at all"
-        )
-        self.note("correlation_zero", count, message, "kept", self.offset(rows[none & device_row]))
+        found[found == 0] = -1
         return found
+
+    def note_zero(self, rows: Int64) -> None:
+        """Report those of the rows, all with correlation 0, that are on devices."""
+        there = rows[np.isin(self.roles(rows), _DEVICE_ROWS)]
+        text = (
+            f"{_events(len(there))} on devices with correlation 0, which stands for none: linked by other ids if at all"
+        )
+        self.note("correlation_zero", len(there), text, "kept", self.offset(there))
 
     def pairs(self) -> Events | None:
         """B/E rows by thread and async b/e rows by category and id as intervals."""
@@ -337,7 +424,12 @@ class _Chrome:
         start, end = columns.ts[rows] + self.base, columns.ts[last] + self.base
         roles = self.roles(rows)
         roles[np.isin(rows, ids)] = Role.ASYNC
-        found = self.events(rows, start, np.maximum(start, end), roles)
+        end = np.maximum(start, end)
+        unlikely = too_long(start, end)
+        self.mend("endless", rows[unlikely], "lasting months")
+        found = self.events(rows, start, np.where(unlikely, start, end), roles)
+        there = rows[np.isin(roles, _DEVICE_ROWS) & (columns.correlation[rows] == 0)]
+        self.note_zero(there)
         of_ends = columns.args.read(last[: len(last) - len(open_rows)]).to_pylist()
         if any(len(text) > 2 for text in of_ends):  # more than {}
             of_ends += [b""] * len(open_rows)
@@ -353,15 +445,13 @@ class _Chrome:
         for at in np.argsort(self.columns.ts[rows], kind="stable").tolist():
             yield numbers[at], begins[at], listed[at], names[code[at]]
 
-    def instants(self) -> Events | None:
+    def instants(self) -> Int64:
+        """Rows of instants and counters."""
         rows = self.rows(*_INSTANTS)
-        if not len(rows):
-            return None
-        counters = int(np.isin(rows, self.rows("C")).sum())
+        counters = len(self.rows("C"))
         self.note("instants", len(rows) - counters, "instant events kept in SystemProfileEvents, not drawn")
         self.note("counters", counters, "counter samples kept in SystemProfileEvents, not drawn")
-        at = self.columns.ts[rows] + self.base
-        return self.events(rows, at, at, np.full(len(rows), Role.INSTANT, np.int8))
+        return rows
 
     # Arrows and facts
 
@@ -449,7 +539,7 @@ class _Chrome:
         trace.instance = str(origin.get("instance_id") or trace.instance)
 
     @staticmethod
-    def _numbers(column: pa.DictionaryArray, labels: dict[int, str]) -> Int64:
+    def _numbers(column: pa.DictionaryArray, labels: dict[int, str]) -> _Numbers:
         """Process or thread ids as int64; texts without a number get negative ones and go to `labels`."""
         values: list[int] = []
         for index, raw in enumerate(column.dictionary.to_pylist()):
@@ -463,9 +553,7 @@ class _Chrome:
             if number <= TEXT_PID:
                 labels[number] = text or "(empty)"
             values.append(number)
-        table = narrow(np.array(values or [0], np.int64))
-        indices = column.indices.to_numpy()
-        return table[indices] if len(indices) else np.zeros(0, np.int64)
+        return _Numbers(narrow(np.array(values or [0], np.int64)), column.indices.to_numpy())
 
 
 def _arrow_ids(ids: pa.DictionaryArray) -> tuple[Int64, Int64, int]:

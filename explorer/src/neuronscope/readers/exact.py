@@ -118,12 +118,14 @@ def exact_nanoseconds(text: str) -> int | None:
 
 
 def too_long(start: Int64, end: Int64) -> Bools:
-    """Intervals whose length can't be meant: beyond 104 days, or such that the sum of all would not fit 64 bits."""
+    """Intervals whose length can't be meant: see `longest`."""
     length = end - start
-    limit = LONGEST_NS
-    if len(length) and float(length.sum(dtype=np.float64)) > MAX_NS:
-        limit = min(limit, MAX_NS // len(length))
-    return np.asarray(length > limit)
+    return np.asarray(length > longest(float(length.sum(dtype=np.float64)), len(length)))
+
+
+def longest(total: float, count: int) -> int:
+    """The longest duration that can be meant: 104 days; less where the sum (`total`) of all would not fit 64 bits."""
+    return min(LONGEST_NS, MAX_NS // count) if count and total > MAX_NS else LONGEST_NS
 
 
 def nanoseconds_meant(text: str) -> int | None:

@@ -16,7 +16,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,14 +28,15 @@ from neuronscope.readers.helper import Helper, helpers_wanted, open_helper
 from neuronscope.readers.native import parse_piece
 from neuronscope.readers.pieces import (
     REFUSED,
+    Collected,
     Columns,
     Event,
     Piece,
     columns_of,
-    concat,
     tighten,
 )
 from neuronscope.readers.salvage import EVENT_KEYS, MAX_DEPTH, MAX_EVENT_BYTES, extent, mend_event, mend_value
+from neuronscope.readers.scratch import Scratch
 from neuronscope.readers.source import Fault, Source, load, wide_encoding
 from neuronscope.readers.texts import SPILL_PREFIX, Spill
 
@@ -76,7 +76,7 @@ def parse(
     source: Source | bytes,
     where: str,
     progress: Callable[[float], None] | None = None,
-    scratch: Path | None = None,
+    scratch: Scratch | None = None,
 ) -> Document:
     """Parse one file's text.
 
@@ -84,7 +84,7 @@ def parse(
         source: the text.
         where: the file's name for messages.
         progress: told the fraction that is parsed.
-        scratch: an existing folder for what need not stay in memory; what is left in it must outlive the document.
+        scratch: for what need not stay in memory; what is left in its folder must outlive the document.
 
     Raises:
         FormatError: no trace events in it; the message says what it looks like instead.
@@ -96,11 +96,12 @@ def parse(
         with contextlib.ExitStack() as stack:
             helpers: list[Helper] = []
             spill: Spill | None = None
-            if source.path and scratch:
-                spill = stack.enter_context(contextlib.closing(Spill(scratch / f"{SPILL_PREFIX}0")))
-                spills = [scratch / f"{SPILL_PREFIX}{n + 1}" for n in range(helpers_wanted(len(source.data)))]
+            folder = scratch.folder if scratch else None
+            if source.path and folder:
+                spill = stack.enter_context(contextlib.closing(Spill(folder / f"{SPILL_PREFIX}0")))
+                spills = [folder / f"{SPILL_PREFIX}{n + 1}" for n in range(helpers_wanted(len(source.data)))]
                 helpers = [stack.enter_context(open_helper(source, path)) for path in spills]
-            walker = _Walker(source, where, progress, spill, helpers)
+            walker = _Walker(source, where, progress, spill, helpers, scratch)
             stack.callback(walker.ahead.close)
             return walker.document()
     finally:
@@ -118,6 +119,7 @@ class _Walker:
         progress: Callable[[float], None] | None,
         spill: Spill | None,
         helpers: list[Helper],
+        scratch: Scratch | None,
     ) -> None:
         self.source = source
         self.data = source.data
@@ -125,7 +127,7 @@ class _Walker:
         self.progress = progress
         self.spill = spill
         self.ahead = Ahead(self.boundary, self.parse_strictly, helpers)
-        self.pieces: list[Piece] = []
+        self.collected = Collected(scratch)
         self.loose: list[Event] = []
         self.header: dict[str, Any] = {}
         self.found_events = False
@@ -183,7 +185,7 @@ class _Walker:
         self.more(at)
         return Document(
             self.header,
-            concat(self.finished()),
+            self.finished().columns(),
             self.events_in_file,
             len(data),
             np.array(self.mended, np.int64),
@@ -477,7 +479,7 @@ class _Walker:
         """Count the events and, in the first document, keep them."""
         self.events_in_file += len(piece)
         if self.keeping and len(piece):
-            self.finished().append(piece)
+            self.finished().add(piece)
             self.stretch(offset, len(piece))
 
     def stretch(self, offset: int, count: int) -> None:
@@ -493,12 +495,12 @@ class _Walker:
             if len(self.loose) >= _LOOSE_EVENTS:
                 self.finished()
 
-    def finished(self) -> list[Piece]:
-        """The pieces so far, events kept one by one included."""
+    def finished(self) -> Collected:
+        """The events so far, those kept one by one included."""
         if self.loose:
-            self.pieces.append(columns_of(self.loose, self.spill))
+            self.collected.add(columns_of(self.loose, self.spill))
             self.loose = []
-        return self.pieces
+        return self.collected
 
     def space(self, at: int) -> int:
         match = _SPACE.match(self.data, at)

@@ -91,8 +91,8 @@ class _Model:
 
     def sort(self) -> None:
         """Ids are rows in order of start; of equal starts the longest first, so that parents precede children."""
-        events = self.trace.events
-        ev = self.ev = self.trace.events = events.sorted_by_start()
+        trace = self.trace
+        ev = self.ev = trace.events = trace.events if trace.ordered else trace.events.sorted_by_start()
         self.ids = np.arange(len(ev), dtype=np.int64)
         self.host = np.isin(ev.role, [*HOST_ROLES])
         self.device = np.isin(ev.role, [*DEVICE_ROLES])

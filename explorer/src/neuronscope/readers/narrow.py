@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from neuronscope.readers.exact import Int64
 
-__all__ = ["constant", "narrow", "one_dictionary", "rows_of"]
+__all__ = ["Dictionary", "constant", "narrow", "one_dictionary", "rows_of"]
 
 
 def narrow(values: Int64) -> Any:
@@ -37,13 +37,27 @@ def rows_of(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any
     return column[rows]
 
 
+class Dictionary:
+    """One dictionary of the texts of several arrays, and their codes in it as narrow as that allows."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._type: pa.DataType = pa.string()
+
+    def codes(self, part: pa.DictionaryArray) -> npt.NDArray[np.signedinteger]:
+        """The texts of one more array as codes."""
+        numbers, self._type = self._numbers, part.type.value_type
+        table = [numbers.setdefault(value, len(numbers)) for value in part.dictionary.to_pylist()]
+        kind = np.int8 if len(numbers) <= 2**7 else np.int16 if len(numbers) <= 2**15 else np.int32
+        return np.array(table, kind)[part.indices.to_numpy()] if len(part) else np.zeros(0, np.int8)
+
+    def array(self, codes: npt.NDArray[np.signedinteger]) -> pa.DictionaryArray:
+        """The texts of some codes."""
+        return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(self._numbers), self._type))
+
+
 def one_dictionary(parts: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray:
     """The parts as one array with one dictionary and codes as narrow as that allows."""
-    numbers: dict[Any, int] = {}
-    codes: list[npt.NDArray[np.signedinteger]] = []
-    for part in parts:
-        table = np.array([numbers.setdefault(value, len(numbers)) for value in part.dictionary.to_pylist()], np.int32)
-        kind = np.int8 if len(numbers) <= 2**7 else np.int16 if len(numbers) <= 2**15 else np.int32
-        codes.append(table.astype(kind)[part.indices.to_numpy()] if len(part) else np.zeros(0, np.int8))
-    joined = np.concatenate(codes) if codes else np.zeros(0, np.int8)
-    return pa.DictionaryArray.from_arrays(pa.array(joined), pa.array(list(numbers), parts[0].type.value_type))
+    dictionary = Dictionary()
+    codes = [dictionary.codes(part) for part in parts]
+    return dictionary.array(np.concatenate(codes) if codes else np.zeros(0, np.int8))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -14,19 +14,20 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, nanoseconds, nanoseconds_meant
-from neuronscope.readers.narrow import constant, narrow, one_dictionary
+from neuronscope.readers.narrow import Dictionary, constant, narrow
+from neuronscope.readers.scratch import Scratch
 from neuronscope.readers.texts import Spill, Stored, Texts
 
 __all__ = [
     "ABSENT",
     "NO_IDS",
     "REFUSED",
+    "Collected",
     "Columns",
     "Event",
     "Fields",
     "Piece",
     "columns_of",
-    "concat",
     "parse_piece",
     "tighten",
     "with_member",
@@ -317,16 +318,35 @@ def _one_args(text: Any) -> _Args:
         return _NO_ARGS  # a list, null, text, or an id of a strange type; the text itself is kept
 
 
-def concat(pieces: Iterable[Piece]) -> Columns:
-    """All events of the pieces, in their order."""
-    pieces = list(pieces) or [columns_of([])]
-    values: dict[str, Any] = {}
-    for name in Columns.__dataclass_fields__:
-        parts = [getattr(piece, name) for piece in pieces]
-        if name in ("ids", "args"):
-            values[name] = Texts.of(*parts)
-        elif isinstance(parts[0], np.ndarray):
-            values[name] = np.concatenate(parts)
-        else:
-            values[name] = one_dictionary(parts)
-    return Columns(**values)
+class Collected:
+    """Pieces on their way to `Columns`, in their order; what is too large for memory goes to `scratch`."""
+
+    def __init__(self, scratch: Scratch | None = None) -> None:
+        scratch = scratch or Scratch()
+        self._numbers = {name: scratch.column(np.bool_ if name == "has_dur" else None) for name in _NUMBERS}
+        self._codes = {name: scratch.column() for name in _CODED}
+        self._dictionaries = {name: Dictionary() for name in _CODED}
+        self._texts: dict[str, list[pa.Array | Stored]] = {"ids": [], "args": []}
+
+    def add(self, piece: Piece) -> None:
+        """The events of the next piece."""
+        for name, column in self._numbers.items():
+            column.append(getattr(piece, name))
+        for name, column in self._codes.items():
+            column.append(self._dictionaries[name].codes(getattr(piece, name)))
+        for name, texts in self._texts.items():
+            texts.append(getattr(piece, name))
+
+    def columns(self) -> Columns:
+        """All events so far; none may be added any more."""
+        if not self._texts["ids"]:
+            self.add(columns_of([]))
+        values: dict[str, Any] = {name: column.finish() for name, column in self._numbers.items()}
+        for name, column in self._codes.items():
+            values[name] = self._dictionaries[name].array(column.finish())
+        values |= {name: Texts.of(*texts) for name, texts in self._texts.items()}
+        return Columns(**values)
+
+
+_CODED = ("ph", "cat", "name", "pid", "tid")
+_NUMBERS = tuple(name for name in Columns.__dataclass_fields__ if name not in (*_CODED, "ids", "args"))

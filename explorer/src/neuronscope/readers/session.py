@@ -210,6 +210,7 @@ class _SessionReader:
             self.note("unmatched_execution", int(foreign.sum()), text, "trace.json")
         parts = [ours.take(~repeats), recorded, _transfers_of(executions, session)]
         trace.events = concat_events([part for part in parts if len(part)] or [ours])
+        trace.ordered = False
         trace.events_in_file += len(recorded)
 
     def describe(self, trace: Trace, session: Session) -> None:

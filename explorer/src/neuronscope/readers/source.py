@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from neuronscope.formats.errors import FormatError
+from neuronscope.readers.scratch import SCRATCH_PREFIX
 
 with contextlib.suppress(ImportError):  # a Python may be built without them
     import bz2
@@ -244,5 +245,7 @@ def _decompress(raw: Bytes, magic: bytes, path: Path, sink: _Sink) -> dict[str, 
 
 
 def remove_scratch(scratch: Path) -> None:
-    """Delete what `load` left in the folder."""
+    """Delete what `load` left in the folder, and columns where the system keeps the names of open files."""
     (scratch / ".inflated").unlink(missing_ok=True)
+    for left in scratch.glob(f"{SCRATCH_PREFIX}*"):
+        left.unlink(missing_ok=True)

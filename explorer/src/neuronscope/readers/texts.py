@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from neuronscope.readers.exact import Int64, TextColumn
 from neuronscope.readers.lanes import groups_of
+from neuronscope.readers.scratch import Scratch
 
-__all__ = ["Spill", "Stored", "Texts"]
+__all__ = ["Spill", "Stored", "TextRows", "Texts"]
 
 _SMALL = 2**31 - 1  # bytes one Arrow array of 32-bit offsets can hold
 
@@ -150,18 +151,48 @@ class Texts:
         """Give back the memory of what was read from spill files; it can be read again."""
         self._pieces.forget()
 
+    @property
+    def rows(self) -> npt.NDArray[np.signedinteger]:
+        """Which of its source's texts it holds."""
+        return np.arange(len(self)) if self._rows is None else self._rows
+
+    @property
+    def source(self) -> _Pieces:
+        """What holds the texts."""
+        return self._pieces
+
     @staticmethod
     def concat(parts: Sequence[Texts]) -> Texts:
         """All rows of `parts`."""
-        sources: dict[int, _Pieces] = {id(part._pieces): part._pieces for part in parts}
-        pieces = [piece for source in sources.values() for piece in source.pieces]
-        ends = np.cumsum([int(source.starts[-1]) for source in sources.values()])
-        begin = {key: int(end - source.starts[-1]) for (key, source), end in zip(sources.items(), ends, strict=True)}
-        rows = [
-            (np.arange(len(part)) if part._rows is None else part._rows.astype(np.int64)) + begin[id(part._pieces)]
-            for part in parts
-        ]
-        return Texts(_Pieces(pieces), np.concatenate(rows))
+        rows = TextRows(Scratch())
+        for part in parts:
+            rows.append(part)
+        return rows.texts()
+
+
+class TextRows:
+    """A column of texts that grows: rows of whatever holds them, numbered through."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._sources: dict[int, tuple[_Pieces, int]] = {}  # and how many texts come before its own
+        self._count = 0
+        self._rows = scratch.column()
+
+    def append(self, texts: Texts) -> None:
+        """More rows."""
+        source = texts.source
+        if id(source) not in self._sources:
+            self._sources[id(source)] = source, self._count
+            self._count += int(source.starts[-1])
+        rows, begin = texts.rows, self._sources[id(source)][1]
+        self._rows.append(rows.astype(np.int32 if self._count <= _SMALL else np.int64) + begin)
+
+    def texts(self) -> Texts:
+        """All rows."""
+        if len(self._sources) == 1:
+            return Texts(next(iter(self._sources.values()))[0], self._rows.finish())
+        pieces = [piece for source, _ in self._sources.values() for piece in source.pieces]
+        return Texts(_Pieces(pieces), self._rows.finish())
 
 
 def remove_spills(directory: Path) -> None:

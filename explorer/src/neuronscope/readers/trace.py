@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,10 @@ import pyarrow as pa
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.narrow import one_dictionary, rows_of
 from neuronscope.readers.result import IngestWarning
-from neuronscope.readers.texts import Texts
+from neuronscope.readers.scratch import Column, Scratch, ranges
+from neuronscope.readers.texts import TextRows, Texts
 
-__all__ = ["TEXT_PID", "ArrowEnds", "Events", "Role", "Trace", "concat_events"]
+__all__ = ["TEXT_PID", "ArrowEnds", "Buckets", "Events", "Role", "Trace", "concat_events", "merged"]
 
 Int32 = npt.NDArray[np.int32]
 Int8 = npt.NDArray[np.int8]
@@ -127,6 +128,50 @@ def concat_events(parts: Sequence[Events]) -> Events:
     return Events(**values)
 
 
+class Buckets:
+    """Rows by ranges of time: what lies between two of the `limits` comes together, in the order of the rows."""
+
+    def __init__(self, rows: Int64, times: Int64, limits: Int64, scratch: Scratch) -> None:
+        """`times` are those of all rows, `rows` the ones to take."""
+        column = scratch.column(np.int32 if len(times) < 2**31 else np.int64)
+        self._runs: list[Int64] = []  # bounds of each bucket's rows, per run of rows that was sorted at once
+        for low, high in ranges(len(rows)):
+            some = rows[low:high]
+            at = times[some]
+            order = np.argsort(at, kind="stable")
+            column.append(some[order])
+            self._runs.append(low + np.concatenate(([0], np.searchsorted(at[order], limits), [high - low])))
+        self._rows = column.finish()
+
+    def rows(self, number: int) -> Int64:
+        """Rows of one bucket; of equal times in the order they were given."""
+        parts = [self._rows[run[number] : run[number + 1]] for run in self._runs]
+        return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+
+
+def merged(parts: Iterable[Events], scratch: Scratch) -> Events:
+    """All rows of `parts`, each later than the one before and all with the same dictionaries, in order of start.
+
+    Codes and numbers go to `scratch`, so that memory holds a part at a time.
+    """
+    columns: dict[str, Column] = {}
+    texts: dict[str, Any] = {}
+    args = TextRows(scratch)
+    for part in (part.sorted_by_start() for part in parts):
+        for name in Events.__dataclass_fields__:
+            value = getattr(part, name)
+            if isinstance(value, Texts):
+                args.append(value)
+            else:
+                if isinstance(value, pa.DictionaryArray):
+                    texts[name], value = value.dictionary, value.indices.to_numpy()
+                columns.setdefault(name, scratch.column()).append(value)
+    values: dict[str, Any] = {name: column.finish() for name, column in columns.items()}
+    for name, dictionary in texts.items():
+        values[name] = pa.DictionaryArray.from_arrays(pa.array(values[name]), dictionary)
+    return Events(**values, args=args.texts())
+
+
 @dataclass(frozen=True)
 class ArrowEnds:
     """Flow rows: `phase` 0 start, 1 step, 2 end; `key` equal for ends of one arrow; `number` the id if it is one."""
@@ -157,6 +202,8 @@ class Trace:
         process_labels: text of pids that are no numbers, by their (negative) number.
         executions: rows of `formats.tables.EXECUTIONS` when the profile has them.
         report: bookkeeping rows so far.
+        ordered: the events are in order of start already, as `Events.sorted_by_start` makes it.
+        scratch: for columns that are too large for memory.
         tables: finished tables of the published schema (Instruction, CpuUsage, …).
     """
 
@@ -178,5 +225,7 @@ class Trace:
     skipped: int = 0
     merged: int = 0
     dropped: int | None = None
+    ordered: bool = False
+    scratch: Scratch = field(default_factory=Scratch)
     ranks: tuple[int, ...] = ()
     neuron: bool = False
