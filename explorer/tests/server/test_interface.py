@@ -103,6 +103,12 @@ def test_other_methods_and_profiles_are_refused(client):
     assert client.post("/api/profiles/naive/operators").status_code == 405
 
 
+def test_the_roofline_answers_as_the_command(client):
+    answer = client.get("/api/profiles/naive/roofline").json()
+    assert answer["rows"] and {row["bound"] for row in answer["rows"]} <= {"launch", "compute", "memory", ""}
+    assert answer["roofs"]["ridge"] == answer["roofs"]["flops_per_second"] / answer["roofs"]["bytes_per_second"]
+
+
 def test_top_answers_as_the_command(client):
     answer = client.get("/api/profiles/naive/top?by=source&limit=1").json()
     assert answer["by"] == "source" and answer["rows"][0]["name"] == "naive.py:17"

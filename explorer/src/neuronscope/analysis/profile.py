@@ -20,13 +20,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from neuronscope.schema import own
+from neuronscope.schema import own, published
 from neuronscope.store.query import SqlError as QueryError
 from neuronscope.store.query import check_query, first_line, time_limit
 
 if TYPE_CHECKING:
     from neuronscope.analysis.event_index import EventIndex
     from neuronscope.analysis.operators import Operators
+    from neuronscope.analysis.roofline import Roofline
     from neuronscope.analysis.summary import Summary
     from neuronscope.analysis.timeline import Timeline
     from neuronscope.readers import IngestResult
@@ -321,6 +322,12 @@ class Profile:
 
         return operator_table(self, selected)
 
+    def roofline(self, selected: Range | None = None, **peaks: float | None) -> Roofline:
+        """Each executable against the hardware's peaks; see `neuronscope.analysis.roofline`."""
+        from neuronscope.analysis.roofline import roofline
+
+        return roofline(self, selected, **peaks)
+
     def close(self) -> None:
         """Release the database."""
         self._connection.close()
@@ -378,6 +385,8 @@ def table_schemas() -> Mapping[str, Mapping[str, str]]:
         for table in published_schema()["tables"]
         if table["fields"]
     }
+    for name, added in published.ADDED.items():
+        found[name] |= {column: _sql_type(kind) for column, kind, _ in added}
     for table in own.OWN_TABLES:
         found[table.name] = {column.name: _sql_type(column.type) for column in table.columns}
     return found
@@ -386,6 +395,9 @@ def table_schemas() -> Mapping[str, Mapping[str, str]]:
 def _absent_columns(table: str, present: Sequence[str]) -> str:
     """What to select besides `*`: columns of ours that a profile of an older version lacks, as unknown."""
     unknown = {"VARCHAR": "''", "BOOLEAN": "false"}
+    if table in published.ADDED:
+        missing = [(column, kind) for column, kind, _ in published.ADDED[table] if column not in present]
+        return "".join(f', NULL::{_sql_type(kind)} AS "{column}"' for column, kind in missing)
     declared = table_schemas().get(table, {}) if table in _OWN_TABLES else {}
     return "".join(
         f', {unknown.get(kind, "-1")}::{kind} AS "{column}"'

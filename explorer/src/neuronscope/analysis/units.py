@@ -13,6 +13,7 @@ __all__ = [
     "format_ratio",
     "format_share",
     "plural",
+    "significant",
 ]
 
 _TIME_UNITS = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))

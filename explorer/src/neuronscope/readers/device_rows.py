@@ -14,10 +14,10 @@ from neuronscope.readers.exact import Int64
 
 __all__ = ["instruction_columns", "transfer_columns"]
 
-#: An access pattern as programs are printed: <buffer dtype pSTART+COUNT[*STRIDE] fSTRIDE*SIZE,… [oOFFSET]>.
+#: An access pattern as programs are printed: <buffer dtype pSTART+COUNT[*STRIDE] fSTRIDE*SIZE,… [oOFFSET] [STEPS]>.
 _ACCESS = re.compile(
     r"(?P<operand>\w+)=<(?P<buffer>[\w.]+) (?P<dtype>\w+) p(?P<start>\d+)\+(?P<count>\d+)(?:\*(?P<stride>-?\d+))?"
-    r" f(?P<free>[-\d*,]*)(?: o(?P<offset>-?\d+))?"
+    r" f(?P<free>[-\d*,]*)(?: o(?P<offset>-?\d+))?(?: (?P<steps>[-+][^>]*))?"
 )
 _FUNCTION = re.compile(r'\bop="(\w+)"')
 _TENSOR_KINDS = {"nc_matmul": "matmul", "nc_transpose": "transpose"}
@@ -193,7 +193,7 @@ def _accesses(operands: str) -> dict[str, dict[str, Any]]:
             "sbuf_partitions": f"{start}-{start + partitions - 1}",
             "num_sbuf_partitions": partitions,
             "shape": f"[{','.join(map(str, sizes))}]",
-            "offset": match["offset"] or "0",
+            "offset": (match["offset"] or "0") + (match["steps"] or ""),  # inside a loop: what each iteration adds
             "steps": f"[{','.join(steps)}]",
         }
     return found

@@ -80,6 +80,10 @@ def add_device_tables(
         text = f"{packets:,} DMA packets are not listed one by one; DmaPacketAggregated has their transfers"
         trace.report.append(IngestWarning("dma_packets", packets, -1, "*.ntff", "summed up", text))
     _metadata(trace, programs, runs, session, name)
+    for file in files:
+        if file.tables["hardware"].num_rows:
+            tables["Hardware"] = named_table("Hardware", {c: file.tables["hardware"][c] for c in _HARDWARE_COLUMNS})
+            break
 
 
 def _runs(trace: Trace, files: Sequence[ProfileFile], cores: Sequence[int]) -> list[_Run]:
@@ -375,6 +379,7 @@ def _metadata(
     )
 
 
+_HARDWARE_COLUMNS = ("name", "value", "status")
 _HARDWARE = (
     "dma_ddr_bandwidth", "num_dma_engines_per_neuroncore", "hbm_ddr_bandwidth", "tensor_engine_num_rows",
     "tensor_engine_num_cols", "tensor_engine_clock_freq", "vector_engine_clock_freq", "vector_engine_num_channels",

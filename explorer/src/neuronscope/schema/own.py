@@ -163,4 +163,14 @@ INGEST_REPORT = spec(
     """,
 )
 
-OWN_TABLES = (PROFILE_INFO, TRACK, NAME, SLICE, HOST_OP, EXECUTION, GAP, STEP, INGEST_REPORT)
+HARDWARE = spec(
+    "Hardware",
+    "one number of the hardware that an emulated device profile was simulated with, per physical NeuronCore",
+    """
+    name               string  field of the target file, unit in the name: hbm_bytes_per_second
+    value              float64 its value
+    status             string  published | measured | derived | calibrated | estimated
+    """,
+)
+
+OWN_TABLES = (HARDWARE, PROFILE_INFO, TRACK, NAME, SLICE, HOST_OP, EXECUTION, GAP, STEP, INGEST_REPORT)

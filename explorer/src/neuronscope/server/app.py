@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, timeline, top
+from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, roofline, timeline, top
 from neuronscope.analysis.events import UnknownEventError
 from neuronscope.analysis.profile import Profile, Range
 from neuronscope.formats.errors import NeuronscopeError
@@ -164,6 +164,13 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         rows = [row | {"first_event": str(row["first_event"])} for row in found["rows"]]
         return found | {"rows": rows}
 
+    def roofs(request: Request) -> Any:
+        profile = find(request.path_params["p"])
+        try:
+            return roofline.roofline(profile, _range(request, profile)).to_dict()
+        except roofline.RooflineError as error:
+            raise RequestError(str(error)) from None
+
     def difference(request: Request) -> Any:
         before, after = (find(_text(request, name)) for name in ("before", "after"))
         found = diff.diff(before, after)
@@ -199,6 +206,7 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         (f"{prefix}/search", search),
         (f"{prefix}/ingest", ingest),
         (f"{prefix}/top", top_rows),
+        (f"{prefix}/roofline", roofs),
         ("/api/compare", comparison),
         ("/api/diff", difference),
         ("/api/openapi.json", api_document),

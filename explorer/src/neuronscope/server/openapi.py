@@ -68,6 +68,11 @@ ROUTES: tuple[RouteSpec, ...] = (
         (Parameter("by", "string", "operator, kernel, module or source", example="operator"), _START, _END, _LIMIT),
     ),
     RouteSpec(
+        "/api/profiles/{p}/roofline",
+        "Each executable of a range against the hardware's peaks, and what bounds it: launch, compute or memory.",
+        (_START, _END),
+    ),
+    RouteSpec(
         "/api/profiles/{p}/search",
         "Slices by name or operator.",
         (Parameter("q", "string", "text, or /a regular expression/", required=True), _LIMIT),
