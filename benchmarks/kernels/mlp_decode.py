@@ -243,7 +243,7 @@ class _Kernel:
             rows, n = (p.tokens, self.width if p.scales == "row" else 1) if p.tiled_down else (128, self.width // 128)
             w.dma(scale.columns(0, n, (0, rows)), self.vector.rows(0, rows, (0, n)), "qVectors")
         step = (4096 if not p.scales else 8192) if p.tiled_down else self.width
-        free = max(step * size, w.free_bytes() - (w.target.sbuf_bytes_per_partition - BUDGET))
+        free = max(step * size, w.free_bytes() - max(0, w.target.sbuf_bytes_per_partition - BUDGET))
         tiles = w.ring(min(free // (step * size), -(-self.width // step) * -(-p.intermediate // 128)), step, self.dtype)
         for _ in range(min(len(tiles.tiles) - 1, -(-used // (step * size)))):
             tiles.take()

@@ -10,12 +10,12 @@ from types import ModuleType
 
 from benchmarks.accuracy.case import Case
 from benchmarks.accuracy.entries import Entry, Skip
-from benchmarks.accuracy.families import attention, elementwise, library, matmul, normalization
+from benchmarks.accuracy.families import attention, elementwise, library, matmul, models, normalization, scan
 
 __all__ = ["FAMILIES", "recognise"]
 
 #: In the order they are asked.
-FAMILIES: tuple[ModuleType, ...] = (library, attention, elementwise, matmul, normalization)
+FAMILIES: tuple[ModuleType, ...] = (library, attention, elementwise, matmul, normalization, models, scan)
 
 #: What is timed, when it is the host and not the device.
 _HOST = ("host", "client", "wall", "enqueue", "dispatch", "end-to-end", "end to end", "idle", "transfer time", "limits")
