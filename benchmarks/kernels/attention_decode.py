@@ -78,5 +78,10 @@ def _play(p: AttentionDecode, count: int, target: Target) -> float:
         result, inverse = results.take(), sums.take()
         w.emit("reciprocal", dst=inverse, data=total)
         w.emit("tensor_tensor", dst=result, data1=output, data2=inverse, op="multiply")
-        w.dma(out.access(p.width, ((1, p.queries),), offset=i * p.queries, partition_stride=p.queries * count), result, "qOut", "Scalar")
+        w.dma(
+            out.access(p.width, ((1, p.queries),), offset=i * p.queries, partition_stride=p.queries * count),
+            result,
+            "qOut",
+            "Scalar",
+        )
     return w.time_ns()

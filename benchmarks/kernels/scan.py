@@ -93,7 +93,7 @@ class _Kernel:
         return w.time_ns()
 
     def load(self, tile: int) -> tuple[Access, Access]:
-        """delta and u of one channel tile."""
+        """Delta and u of one channel tile."""
         w, p = self.w, self.p
         delta, u = self.inputs.take(), self.inputs_u.take()
         w.dma(delta, self.delta.rows(tile * 128 % p.channels, 128), "qDelta")

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from neuroncore.isa import Access, Tensor, Tile
+from neuroncore.isa import Access, Tile
 from neuroncore.targets import Target
 
-from benchmarks.kernels.writer import BANK, Ring, Writer, chunks, steady_ns
+from benchmarks.kernels.writer import BANK, Writer, chunks, steady_ns
 
 __all__ = ["EncoderLayer", "layers_ns"]
 
@@ -104,7 +104,7 @@ class _Kernel:
         self.norm()
 
     def linear(self, x: list[Tile], y: list[Tile], k: int, n: int, function: str) -> None:
-        """y = function(W x + bias), or y + W x + bias."""
+        """Y = function(W x + bias), or y + W x + bias."""
         p, w = self.p, self.w
         weight = w.hbm("w", k, n, "bf16")
         width = self.weights.tiles[0].free_elements
@@ -133,9 +133,7 @@ class _Kernel:
         w = self.w
         bias = self.bias.columns(0, 1, (0, rows))
         if function == "add":
-            w.emit(
-                "scalar_tensor_tensor", dst=out, data=bank, operand0=bias, operand1=out, op0="add", op1="add"
-            )
+            w.emit("scalar_tensor_tensor", dst=out, data=bank, operand0=bias, operand1=out, op0="add", op1="add")
         elif function != "copy" or self.turn % 2:
             w.activate(out, bank, "identity" if function == "copy" else function, bias=bias)
         else:
@@ -175,32 +173,40 @@ class _Kernel:
                 tile, at = divmod(head * width, 128)
                 at = at // 32 * 32
                 rows = (at, min(128, at + width))
-                out = self.narrow.take()
-                for qt, (t, tokens) in enumerate(pieces):
+                for t, tokens in pieces:
                     start = s * p.length + t
                     q = self.q[tile].columns(start, start + tokens, rows)
                     probabilities = self.probabilities.take()
-                    total, best = self.small.take().columns(0, 1, (0, tokens)), self.small.take().columns(0, 1, (0, tokens))
+                    total, best = (
+                        self.small.take().columns(0, 1, (0, tokens)),
+                        self.small.take().columns(0, 1, (0, tokens)),
+                    )
                     bank = self.scores.take().columns(0, p.length, (0, tokens))
                     w.matmul(bank, q, self.k[tile].columns(s * p.length, (s + 1) * p.length, rows), first=True)
                     w.emit("tensor_reduce", dst=best, data=bank, op="max", negate=True)
                     weights = probabilities.columns(0, p.length, (0, tokens))
-                    w.emit("activation_reduce", dst=weights, data=bank, op="exp", reduce_res=total, bias=best, scale=0.125)
+                    w.emit(
+                        "activation_reduce", dst=weights, data=bank, op="exp", reduce_res=total, bias=best, scale=0.125
+                    )
                     w.emit("reciprocal", dst=total, data=total)
                     w.emit("tensor_scalar", dst=weights, data=weights, op0="multiply", operand0=total)
                     turned = self.turned.take()
                     for kt, (a, keys) in enumerate(pieces):
                         turn = self.narrow.take().columns(0, tokens, (0, keys))
                         w.transpose(turn, probabilities.columns(a, a + keys, (0, tokens)))
-                        w.copy(turned.columns(kt * 128, kt * 128 + tokens, (0, keys)), turn, "Scalar" if self.turn % 2 else "Vector")
+                        w.copy(
+                            turned.columns(kt * 128, kt * 128 + tokens, (0, keys)),
+                            turn,
+                            "Scalar" if self.turn % 2 else "Vector",
+                        )
                         self.turn += 1
                     result = self.banks.take().columns(0, tokens, (rows[0], rows[1]))
                     for kt, (_, keys) in enumerate(pieces):
-                        value = self.v[s * len(pieces) + kt].columns(head * width, head * width + rows[1] - rows[0], (0, keys))
+                        value = self.v[s * len(pieces) + kt].columns(
+                            head * width, head * width + rows[1] - rows[0], (0, keys)
+                        )
                         w.matmul(result, value, turned.columns(kt * 128, kt * 128 + tokens, (0, keys)), first=kt == 0)
                     w.copy(q, result)
-                    del out, qt
-                    out = result
 
     def norm(self) -> None:
         """LayerNorm in place: sums and squares over the partitions by products with ones."""
@@ -228,7 +234,13 @@ class _Kernel:
                 rows_of = (0, rows)
                 w.emit("tensor_tensor", dst=part, data1=part, data2=mean_of(mean, rows_of), op="subtract")
                 w.emit("tensor_tensor", dst=part, data1=part, data2=mean_of(scale, rows_of), op="multiply")
-                w.activate(part, part, "identity", scale=self.bias.columns(0, 1, rows_of), bias=self.bias.columns(0, 1, rows_of))
+                w.activate(
+                    part,
+                    part,
+                    "identity",
+                    scale=self.bias.columns(0, 1, rows_of),
+                    bias=self.bias.columns(0, 1, rows_of),
+                )
 
 
 def mean_of(access: Access, rows: tuple[int, int]) -> Access:

@@ -17,10 +17,6 @@ __all__ = ["FAMILIES", "recognise"]
 #: In the order they are asked.
 FAMILIES: tuple[ModuleType, ...] = (library, attention, elementwise, matmul, normalization, models, scan)
 
-#: What is timed, when it is the host and not the device.
-_HOST = ("host", "client", "wall", "enqueue", "dispatch", "end-to-end", "end to end", "idle", "transfer time", "limits")
-_DEVICE = ("no host", "with device wait", "per core", "benchmark (host level")
-
 
 def recognise(entry: Entry) -> tuple[str, Case | Skip]:
     """The entry's family and what it makes of it; family "other" if none knows it."""

@@ -1,4 +1,4 @@
-"""Whole encoder and decoder models, composed of kernels per layer and, tensor-parallel, of the collectives between them.
+"""Whole encoder and decoder models, composed of kernels per layer and, tensor-parallel, of the collectives between.
 
 A compiled model is predicted from kernels written as a compiler would schedule them (`benchmarks/kernels`), not from
 our compiler's program: an encoder's layers as one program with the activations in SBUF; a decoder's new token as QKV
@@ -41,7 +41,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Layers with `heads` query and `kv_heads` key heads of `width`; `window` bounds the cache, `cross` a second one."""
+    """Layers of `heads` query and `kv_heads` key heads of `width`; `window` bounds the cache, `cross` a second."""
 
     layers: int
     hidden: int
@@ -185,7 +185,9 @@ def _decoder(entry: Entry, c: Decoder) -> Case:
 
 
 def _product(tokens: int, rows: int, columns: int, norm: str) -> qkv_decode.QkvDecode:
-    return qkv_decode.QkvDecode(1, tokens, -(-rows // 128) * 128, columns, norm, fused_add=False, bias=False, quantized=False)
+    return qkv_decode.QkvDecode(
+        1, tokens, -(-rows // 128) * 128, columns, norm, fused_add=False, bias=False, quantized=False
+    )
 
 
 def _layer_ns(c: Decoder, batch: int, keys: int, heads: int, caches: int, inner: int, target: Target) -> float:
