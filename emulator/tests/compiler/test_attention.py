@@ -120,26 +120,58 @@ def test_forward_with_a_mask(oracle, aten_call, kind):
     oracle([aten_call(FORWARD, X, Y, Z, W)], [q, k, v, bias])
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_backward(oracle, aten_call, causal, dtype):
-    shape = (1, 2, 72, 16)
-    g, q, k, v = (values(shape, dtype, i) for i in range(4))
-    out, rows = reference(q, k, v, causal=causal)
+def check_backward(oracle, aten_call, q, k, v, *, bias=None, causal=False, tolerance=2e-4):
+    out, rows = reference(q, k, v, bias, causal=causal)
+    g = values(out.shape, q.dtype, 9)
 
     def gradients(grad, q, k, v, *rest):
         leaves = [t.float().detach().requires_grad_() for t in (q, k, v)]
-        result, _ = reference(*leaves, causal=causal)
-        return [t.to(dtype) for t in torch.autograd.grad(result, leaves, grad.float())]
+        result, _ = reference(*leaves, bias, causal=causal)
+        return [t.to(q.dtype) for t in torch.autograd.grad(result, leaves, grad.float())]
 
     name = "aten._scaled_dot_product_fused_attention_overrideable_backward.default"
-    inputs = [g, q, k, v, out, rows]
+    inputs = [g, q, k, v, out, rows, *([] if bias is None else [bias])]
     arguments = [Value(-1, i) for i in range(6)]
     mask = [True, True, True, False]
-    call = aten_call(
-        Fused(name, gradients), *arguments[:4], None, mask, *arguments[4:], None, None, 72, 72, 0.0, causal, None, None
-    )
-    oracle([call], inputs, tolerance=1e-4 if dtype == torch.float32 else 6e-2)
+    given = None if bias is None else Value(-1, 6)
+    lengths = (q.shape[2], k.shape[2])
+    rest = (None, None, *lengths, 0.0, causal, None, None)
+    call = aten_call(Fused(name, gradients), *arguments[:4], given, mask, *arguments[4:], *rest)
+    return oracle([call], inputs, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 2, 72, 16), (1, 3, 130, 64)])
+def test_backward(oracle, aten_call, shape, causal, dtype):
+    q, k, v = (values(shape, dtype, i) for i in range(3))
+    tolerance = 2e-4 if dtype == torch.float32 else 6e-2
+    check_backward(oracle, aten_call, q, k, v, causal=causal, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_backward_of_rows_that_share_partitions(oracle, aten_call, causal):
+    q, k, v = (values((1, 1, 1100 if causal else 600, 8), torch.bfloat16, i) for i in range(3))
+    check_backward(oracle, aten_call, q, k, v, causal=causal, tolerance=6e-2)
+
+
+@pytest.mark.parametrize(("queries", "keys", "causal"), [(1, 600, False), (600, 1, True), (130, 600, True)])
+def test_backward_of_other_lengths(oracle, aten_call, queries, keys, causal):
+    q, k, v = values((1, 2, queries, 16)), values((1, 2, keys, 16), seed=1), values((1, 2, keys, 24), seed=2)
+    check_backward(oracle, aten_call, q, k, v, causal=causal)
+
+
+def test_backward_of_wide_heads_that_share_keys(oracle, aten_call):
+    q, k, v = values((1, 4, 150, 160)), values((1, 2, 150, 160), seed=1), values((1, 2, 150, 96), seed=2)
+    check_backward(oracle, aten_call, q, k, v)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_backward_with_a_mask(oracle, aten_call, kind):
+    q, k, v = (values((2, 2, 140, 16), seed=i) for i in range(3))
+    mask = values((2, 1, 140, 140), seed=4) > -1
+    mask[..., 0] = True
+    check_backward(oracle, aten_call, q, k, v, bias=mask if kind == "bool" else values((2, 1, 140, 140), seed=5))
 
 
 def test_safe_softmax_of_masked_rows_is_zero(oracle, aten_call):

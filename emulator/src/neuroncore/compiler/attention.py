@@ -6,6 +6,7 @@ from math import prod, sqrt
 from typing import Any
 
 from neuroncore.compiler.attend import fits
+from neuroncore.compiler.attend_gradient import gradient_fits
 from neuroncore.compiler.decompose import axis_last, tensor
 from neuroncore.compiler.lowering import Builder, NotLowered, lowering
 from neuroncore.compiler.views import View
@@ -81,7 +82,7 @@ def _on_chip(
     if not _attends(b, q, k, v, factor):
         return None
     shape = (*q.shape[:3], v.shape[3])
-    out, rows = b.temp(shape, b.spec().dtype), b.temp(q.shape[:3], "fp32")
+    out, rows = b.rows(shape, b.spec().dtype), b.temp(q.shape[:3], "fp32")
     mask = None if bias is None else tensor(b, bias).expand((*q.shape[:3], k.shape[2]))
     q, k, v = (_rowwise(b, view) for view in (q, k, v))
     b.attend(q, k, v, out, rows, factor, causal=causal, bias=mask)
@@ -126,6 +127,37 @@ def _attention(
     return results
 
 
+def _gradient_on_chip(
+    b: Builder, views: tuple[View, ...], logsumexp: Any, bias: Any, *, causal: bool, scale: float | None
+) -> list[View] | None:
+    g, q, k, v, y = views
+    factor = 1.0 / sqrt(q.shape[-1]) if scale is None else float(scale)
+    size = DTYPE_BYTES[b.dtype(q)]
+    if not _attends(b, q, k, v, factor) or not gradient_fits(_SBUF_BYTES, q.shape[2], q.shape[3], v.shape[3], size):
+        return None
+    if {b.dtype(g), b.dtype(y)} != {b.dtype(q)}:
+        return None
+    mask = None if bias is None else tensor(b, bias).expand((*q.shape[:3], k.shape[2]))
+    rows = b.reshape(tensor(b, logsumexp), q.shape[:3])
+    shared = q.shape[1] // k.shape[1]
+    batch, heads, length = k.shape[:3]
+    dq = b.rows(q.shape, b.spec(0).dtype)
+    # Query heads that share keys give parts of their gradients, added afterwards.
+    wide = [b.rows((batch, heads * shared, length, t.shape[3]), b.dtype(q)) for t in (k, v)]
+    ins = tuple(_rowwise(b, view) for view in (g, q, k, v, y))
+    b.attend_gradient((*ins, rows), (dq, *wide), factor, causal=causal, bias=mask)
+    results = [b.reshape(dq, b.spec(0).shape)]
+    for number, view in enumerate(wide, 1):
+        spec = b.spec(number)
+        if shared > 1:
+            parts = b.reshape(view, (batch, heads, shared, length, view.shape[3]))
+            whole = b.reduce("add", parts, (2,), keepdim=False, dtype=spec.dtype)
+        else:
+            whole = view
+        results.append(b.reshape(whole, spec.shape))
+    return results + [b.temp(spec.shape, spec.dtype) for spec in b.node.outputs[3:]]
+
+
 @lowering("_scaled_dot_product_fused_attention_overrideable_backward")
 def _attention_backward(
     b: Builder,
@@ -149,10 +181,13 @@ def _attention_backward(
     if dropout:
         raise NotLowered("attention with dropout")
     g, q, k, v, y = (tensor(b, t) for t in (grad, query, key, value, out))
-    if k.shape[1] != q.shape[1]:
-        raise NotLowered("gradient of attention with shared key heads")
     if wanted[3] and bias is not None and b.node.outputs[3].elements:
         raise NotLowered("gradient of the attention bias")
+    onchip = _gradient_on_chip(b, (g, q, k, v, y), logsumexp, bias, causal=causal, scale=scale)
+    if onchip is not None:
+        return onchip
+    if k.shape[1] != q.shape[1]:
+        raise NotLowered("gradient of attention with shared key heads")
     factor = 1.0 / sqrt(q.shape[-1]) if scale is None else float(scale)
     dtype = b.dtype(q)
     rows = b.reshape(tensor(b, logsumexp), (*q.shape[:-1], 1))

@@ -139,6 +139,13 @@ class Builder:
                 break
         return self._buffer(f"t{len(self.buffers)}", "temp", dtype, View(0, shape, strides))
 
+    def rows(self, shape: tuple[int, ...], dtype: str) -> View:
+        """A new temporary whose last axis is contiguous; otherwise laid out as `temp` does."""
+        out = self.temp(shape, dtype)
+        if out.strides[-1] == 1 or shape[-1] == 1:
+            return out
+        return self._buffer(f"t{len(self.buffers)}", "temp", dtype, View(0, shape, contiguous(shape)))
+
     def arg(self, value: Any) -> Operand:
         """A graph argument as an operand: tensors become views, numbers floats."""
         if isinstance(value, Value):
@@ -273,6 +280,17 @@ class Builder:
         """Attention on chip into existing views; see `ir.Attend`."""
         node = self.node
         self.prims.append(Attend(q, k, v, out, rows, scale, causal, node.target, bias, node.source))
+
+    def attend_gradient(
+        self, ins: tuple[View, ...], outs: tuple[View, ...], scale: float, *, causal: bool, bias: View | None = None
+    ) -> None:
+        """Gradients of attention; `ins` and `outs` are the views of `ir.AttendGradient` in its order."""
+        node = self.node
+        grad, q, k, v, out, rows = ins
+        dq, dk, dv = outs
+        self.prims.append(
+            AttendGradient(grad, q, k, v, out, rows, dq, dk, dv, scale, causal, node.target, bias, node.source)
+        )
 
     def reshape(self, view: View, shape: tuple[int, ...]) -> View:
         """A reshape; a copy where the layout does not permit a view."""

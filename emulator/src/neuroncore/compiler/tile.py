@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from neuroncore.compiler.attend import tile_attend
+from neuroncore.compiler.attend_forward import tile_attend
+from neuroncore.compiler.attend_gradient import tile_attend_gradient
 from neuroncore.compiler.convolve import tile_convolve
 from neuroncore.compiler.fuse import Kernel, Kernels
 from neuroncore.compiler.hbm import Piece
@@ -191,7 +192,7 @@ class Tiler:
             raise TooManyInstructions
         {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather,
          "turn": tile_turn, "scatter": tile_scatter, "convolve": tile_convolve,
-         "attend": tile_attend}[kernel.kind](self, kernel)  # fmt: skip
+         "attend": tile_attend, "attend_gradient": tile_attend_gradient}[kernel.kind](self, kernel)  # fmt: skip
 
 
 def _may_start(access: Access) -> bool:
