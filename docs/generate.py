@@ -1,7 +1,7 @@
 """Write the generated pages: `python -m docs.generate` (also `make docs`); `--check` only compares.
 
 docs/formats.md and docs/tables.md come from the declarations that writer and reader use, docs/status.md from the
-compiler's registry, docs/commands.md from the command line itself.
+compiler's registry, docs/commands.md from the command line itself, docs/analyses.md from the SQL files.
 """
 
 from __future__ import annotations
@@ -190,11 +190,39 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[tuple[str, str]], li
     return arguments, options
 
 
+def analyses_page() -> str:
+    """The analyses: what has a command, and every SQL file with its columns, units and denominators."""
+    from importlib import resources
+
+    from neuronscope.analysis.catalog import ANALYSES
+    from neuronscope.analysis.profile import SQL_FILES
+
+    lines = [
+        "# Analyses",
+        "",
+        NOTE,
+        "Each analysis is one SQL file, a macro of DuckDB. Its figures are the same from the command line (`neuronscope "
+        "NAME PATH`, `--json`), in Python (`neuronscope.open(path).analyse(NAME).rows`), over HTTP "
+        "(`/api/profiles/{p}/analyses/NAME`), and in SQL (`neuronscope sql PATH 'FROM macro()'`). Where a profile has not "
+        "the facts, the answer is a sentence that says why.",
+        "",
+    ]
+    rows = [(f"`{one.name}`", f"`{one.macro}()`", one.title, one.share) for one in ANALYSES.values()]
+    lines += _table(("name", "macro", "what it answers", "`share` is a share of"), rows)
+    folder = resources.files("neuronscope.analysis").joinpath("sql")
+    for name in SQL_FILES:
+        text = folder.joinpath(f"{name}.sql").read_text()
+        comment = [line.removeprefix("--").removeprefix(" ") for line in text.splitlines() if line.startswith("--")]
+        lines += [f"## {name}", "", "```text", *comment, "```", ""]
+    return "\n".join(lines)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "formats.md": formats_page,
     "tables.md": tables_page,
     "status.md": status_page,
     "commands.md": commands_page,
+    "analyses.md": analyses_page,
 }
 
 

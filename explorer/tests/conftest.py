@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from neuronscope.analysis.library import open_profile
+from neuronscope.analysis.profile import Profile
 from neuronscope.schema import own
 
 ORIGIN = 1_759_000_000_000_000_000
@@ -283,3 +285,50 @@ def build_tables() -> Callable[..., dict[str, pa.Table]]:
 def write_tables() -> Callable[[dict[str, pa.Table], Path], Path]:
     """Writes built tables as Parquet."""
     return write
+
+
+JOB_RANKS = 3
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)"
+
+
+def _x(cat: str, name: str, ts: float, dur: float, pid: int = 100, tid: int = 100, **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def _rank_events(rank: int) -> list[dict[str, Any]]:
+    """Three steps of a matmul and an all-reduce; the last rank is 300 us late, clocks are 50 us apart."""
+    events: list[dict[str, Any]] = []
+    ahead = 50 * rank
+    for step in range(3):
+        at, first = 1_000 + 3_000 * step + ahead, 10 * step + 1
+        busy = 1_000 + (300 if rank == JOB_RANKS - 1 else 0) + rank
+        events += [
+            _x("user_annotation", f"ProfilerStep#{step + 1}", at, 2_500),
+            _x("cpu_op", "aten::linear", at + 8, 40, **{"External id": first}),
+            _x("cpu_op", "aten::mm", at + 10, 30, **{"External id": first + 1}),
+            _x("cuda_runtime", "cudaLaunchKernel", at + 15, 5, correlation=first),
+            _x("kernel", "gemm", at + 30, busy, 0, 7, device=0, stream=7, correlation=first),
+            _x("cpu_op", "c10d::allreduce_", at + 50, 30, **{"External id": first + 2}),
+            _x("cuda_runtime", "cudaLaunchKernel", at + 55, 5, correlation=first + 2),
+            _x("kernel", NCCL, at + 32 + busy, 1_600 - busy, 0, 20, device=0, stream=20, correlation=first + 2),
+        ]
+        args = {"Bytes": 4096, "Addr": 7 + step, "Device Type": 1, "Device Id": 0, "Total Allocated": 4096 * (step + 1)}
+        events.append({"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 100, "tid": 100,
+                       "ts": at + 20, "args": args})  # fmt: skip
+    return events
+
+
+@pytest.fixture(scope="session")
+def job_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The traces of a distributed job of three ranks."""
+    folder = tmp_path_factory.mktemp("job")
+    for rank in range(JOB_RANKS):
+        head = {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": JOB_RANKS}}
+        (folder / f"rank{rank}.json").write_text(json.dumps(head | {"traceEvents": _rank_events(rank)}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def job(job_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    """The same as a profile."""
+    return open_profile(job_folder, data_path=tmp_path_factory.mktemp("library"))

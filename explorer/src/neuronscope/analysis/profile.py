@@ -25,6 +25,7 @@ from neuronscope.store.query import SqlError as QueryError
 from neuronscope.store.query import check_query, first_line, time_limit
 
 if TYPE_CHECKING:
+    from neuronscope.analysis.catalog import Found
     from neuronscope.analysis.event_index import EventIndex
     from neuronscope.analysis.operators import Operators
     from neuronscope.analysis.roofline import Roofline
@@ -32,14 +33,15 @@ if TYPE_CHECKING:
     from neuronscope.analysis.timeline import Timeline
     from neuronscope.readers import IngestResult
 
-__all__ = ["RANGE_ARGUMENTS", "Profile", "QueryError", "Range", "Step", "slug", "unique_names"]
+__all__ = ["RANGE_ARGUMENTS", "SQL_FILES", "Profile", "QueryError", "Range", "Step", "slug", "unique_names"]
 
 RANGE_ARGUMENTS = (
     "(range_start := $range_start::BIGINT, range_end := $range_end::BIGINT, range_step := $range_step::BIGINT)"
 )
 """Call of a range macro of `sql/` with `Range.parameters`."""
 
-_SQL_FILES = (
+SQL_FILES = (
+    "is_collective",
     "executions",
     "host_ops",
     "operators",
@@ -49,7 +51,19 @@ _SQL_FILES = (
     "work_by",
     "work_by_step",
     "op_paths",
-)  # in order of use
+    "step_split",
+    "overlap",
+    "launches",
+    "operator_tree",
+    "lane_use",
+    "memory_timeline",
+    "memory_peaks",
+    "memory_at_peak",
+    "collectives",
+    "rank_skew",
+    "insights",
+)
+"""Macros of `sql/`, in order of use."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +144,7 @@ class Profile:
             if table_name not in self._files:
                 listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
                 self._connection.execute(f'CREATE TABLE "{table_name}" ({listed})')
-        for file in _SQL_FILES:
+        for file in SQL_FILES:
             self._connection.execute(resources.files("neuronscope.analysis").joinpath("sql", f"{file}.sql").read_text())
         if self.directory is not None:  # a user's query may read this profile, and nothing else on this machine
             folder = str(self.directory.resolve())
@@ -315,6 +329,12 @@ class Profile:
         from neuronscope.analysis.summary import summarize
 
         return summarize(self, selected)
+
+    def analyse(self, name: str, selected: Range | None = None) -> Found:
+        """One of the analyses of `neuronscope.analysis.catalog`: steps, insights, overlap, ranks, memory, …."""
+        from neuronscope.analysis.catalog import analyse
+
+        return analyse(self, name, selected)
 
     def operators(self, selected: Range | None = None) -> Operators:
         """The operator table of a range; see `neuronscope.analysis.operators`."""

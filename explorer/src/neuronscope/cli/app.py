@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from neuronscope.cli import analysis, compare, diff, export, ingest, serve, sql, summary, top, view
+from neuronscope.cli import analyses, analysis, compare, diff, export, ingest, serve, sql, summary, top, view
 from neuronscope.formats.errors import NeuronscopeError
 
 __all__ = ["ENTRY_POINTS", "build", "run"]
@@ -58,6 +58,8 @@ def build() -> typer.Typer:
     app.command("summary")(summary.summary)
     app.command("top")(top.top)
     app.command("analysis")(analysis.analysis)
+    for name, command in analyses.commands():
+        app.command(name)(command)
     app.command("compare")(compare.compare)
     app.command("diff")(diff.diff)
     app.command("ingest")(ingest.ingest)

@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, roofline, timeline, top
+from neuronscope.analysis.catalog import ANALYSES, UnknownAnalysisError, analyse
 from neuronscope.analysis.events import UnknownEventError
 from neuronscope.analysis.profile import Profile, Range
 from neuronscope.formats.errors import NeuronscopeError
@@ -171,6 +172,15 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         except roofline.RooflineError as error:
             raise RequestError(str(error)) from None
 
+    def analysis_list(_: Request) -> Any:
+        return [{"name": one.name, "title": one.title, "share_of": one.share} for one in ANALYSES.values()]
+
+    def analysis(request: Request) -> Any:
+        profile = find(request.path_params["p"])
+        given = "start" in request.query_params or "end" in request.query_params
+        selected = _range(request, profile) if given else None
+        return analyse(profile, request.path_params["name"], selected).to_api(profile.origin_ns)
+
     def difference(request: Request) -> Any:
         before, after = (find(_text(request, name)) for name in ("before", "after"))
         found = diff.diff(before, after)
@@ -207,6 +217,8 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
         (f"{prefix}/ingest", ingest),
         (f"{prefix}/top", top_rows),
         (f"{prefix}/roofline", roofs),
+        ("/api/analyses", analysis_list),
+        (f"{prefix}/analyses/{{name}}", analysis),
         ("/api/compare", comparison),
         ("/api/diff", difference),
         ("/api/openapi.json", api_document),
@@ -225,6 +237,7 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
             _GoneError: _failure(410),
             duckdb.IOException: unreadable,
             UnknownEventError: _failure(404),
+            UnknownAnalysisError: _failure(404),
             NeuronscopeError: _failure(400),
             HTTPException: _http_failure,
             Exception: _broken,

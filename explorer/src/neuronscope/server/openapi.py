@@ -67,6 +67,12 @@ ROUTES: tuple[RouteSpec, ...] = (
         "What takes the most device time in a range.",
         (Parameter("by", "string", "operator, kernel, module or source", example="operator"), _START, _END, _LIMIT),
     ),
+    RouteSpec("/api/analyses", "The analyses there are: name, what each answers, what its shares are shares of."),
+    RouteSpec(
+        "/api/profiles/{p}/analyses/{name}",
+        "One analysis of a range: rows as of its SQL file, sentences, or the reason why there are none.",
+        (_START, _END),
+    ),
     RouteSpec(
         "/api/profiles/{p}/roofline",
         "Each executable of a range against the hardware's peaks, and what bounds it: launch, compute or memory.",
@@ -110,6 +116,7 @@ ROUTES: tuple[RouteSpec, ...] = (
 _PATH_PARAMETERS = {
     "p": Parameter("p", "string", "profile id", required=True),
     "id": Parameter("id", "string", "event id", required=True),
+    "name": Parameter("name", "string", "analysis: steps, insights, overlap, ranks, memory, …", required=True),
 }
 
 
