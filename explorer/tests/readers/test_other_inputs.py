@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pyarrow.parquet as pq
 import pytest
+from neuronscope.formats import neff
 from neuronscope.formats.errors import FormatError
 from neuronscope.store import Store
 
@@ -141,8 +142,48 @@ def test_a_neff_and_its_ntff_are_a_device_profile(golden: Path, tmp_path: Path) 
     assert profile.result.format == "NEFF and NTFF"
     assert profile.table("Instruction").num_rows > 0
     assert profile.result.device_slices > 0
-    (folder / f"{number}_instid_0_vnc_0.ntff").rename(folder / "7777777_instid_0_vnc_0.ntff")
-    with pytest.raises(FormatError, match="must be the same"):
+
+
+def test_a_device_pair_is_matched_by_content_whatever_the_names(golden: Path, tmp_path: Path) -> None:
+    session = next(golden.glob("*/*"))
+    executable = next(session.glob("*.neff"))
+    folder = tmp_path / "renamed"
+    folder.mkdir()
+    shutil.copy(executable, folder / "mine.neff")
+    shutil.copy(next(session.glob("*.ntff")), folder / "out.ntff")
+    for given in (folder, folder / "out.ntff", folder / "mine.neff"):
+        profile = Store(tmp_path / "store").add(given)
+        assert profile.result.format == "NEFF and NTFF"
+        assert [row.count for row in profile.result.warnings if row.kind == "no_neff"] == [5]
+
+
+def test_a_neff_of_another_compilation_is_refused_and_its_hash_named(golden: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "pair"
+    folder.mkdir()
+    data = neff.pack({"name": "other"}, "other program", [])
+    neff.write(folder / "other.neff", data)
+    shutil.copy(next(golden.rglob("*.ntff")), folder / "out.ntff")
+    other = neff.unpack(data).hash
+    for given in (folder, folder / "other.neff"):
+        with pytest.raises(
+            FormatError, match=rf"out\.ntff holds executable \d+ .*other\.neff is {other}: the hashes must"
+        ):
+            Store(tmp_path / "store").add(given)
+    profile = Store(tmp_path / "store").add(folder / "out.ntff")  # alone it opens, and says so
+    (missing,) = (row for row in profile.result.warnings if row.kind == "no_neff")
+    assert missing.count == 6
+    assert f"other.neff is {other}" in missing.message
+    assert profile.table("Instruction").num_rows == 6
+
+
+def test_a_timeline_alone_opens_and_a_neff_alone_does_not(golden: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    shutil.copy(next(golden.rglob("*.ntff")), folder / "out.ntff")
+    assert Store(tmp_path / "store").add(folder).result.format == "NTFF"
+    (folder / "out.ntff").unlink()
+    shutil.copy(next(golden.rglob("*.neff")), folder / "mine.neff")
+    with pytest.raises(FormatError, match="without its NTFF"):
         Store(tmp_path / "store").add(folder)
 
 

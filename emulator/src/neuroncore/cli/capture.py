@@ -41,6 +41,8 @@ def capture(
     from neuroncore.machine import run
     from neuroncore.timing import simulate
 
+    if not session_file.parent.is_dir():
+        raise CommandError(f"{session_file}: there is no folder {session_file.parent}; make it first")
     loaded = load_neff(neff)
     if loaded.estimates:
         ops = ", ".join(sorted({op for op, _, _ in loaded.estimates}))

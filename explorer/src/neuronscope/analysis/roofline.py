@@ -27,6 +27,7 @@ __all__ = ["Placed", "Roofline", "RooflineError", "Roofs", "roofline"]
 LAUNCH_SHARE = 0.5
 """Above this part of device time, the launch cost is what bounds an execution."""
 
+_NEAR = 0.5  # below this part of its roof, most of a program's time is neither arithmetic nor traffic
 _OTHER_ENGINES = ("Vector", "Scalar", "GpSimd")
 
 
@@ -115,6 +116,11 @@ class Roofline:
     device_time_ns: int
     selected: Range
 
+    @property
+    def far(self) -> int:
+        """Executables that reach less than half of their roof."""
+        return sum(row.reached is not None and row.reached < _NEAR for row in self.rows)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, exact, for JSON."""
         return {
@@ -150,6 +156,8 @@ def roofline(
     roofs = _roofs(profile, peak_flops, peak_bandwidth)
     summaries = {row["neff"]: row for row in profile.rows(_SUMMARIES)}
     rows = profile.rows(_EXECUTABLES, selected.parameters)
+    if sum(row["neff"] == "" for row in rows) > 1:
+        summaries.pop("", None)  # whose it is can't be said
     if not rows:
         rows = _device_only(profile, summaries)
     placed = tuple(_place(row, summaries.get(row["neff"]), roofs) for row in rows)
@@ -291,6 +299,8 @@ def _place(row: dict[str, Any], summary: dict[str, Any] | None, roofs: Roofs) ->
 
 def _verdict(roof: str, limit: str, reached: float | None, launch_share: float | None) -> tuple[str, str]:
     share = "" if reached is None else f"; engine and DMA time reaches {reached:.0%} of the {roof} roof ({limit})"
+    if reached is not None and reached < _NEAR:
+        share += ", the rest is latency and waiting"
     if launch_share is not None and launch_share > LAUNCH_SHARE:
         return "launch", f"launch cost is {launch_share:.0%} of device time{share}"
     return roof, f"{roof}-bound{share}"

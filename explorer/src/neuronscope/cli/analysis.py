@@ -74,6 +74,11 @@ def _lines(found: Roofline, limit: int) -> Iterator[str]:
         "at its roof, arithmetic or bytes. reached: that time over engine and DMA time, and which it is. "
         f"FLOP/s: over engine and DMA time. device: {format_ns(found.device_time_ns)} in all, {found.selected.text}."
     )
+    if found.far:
+        yield wrap(
+            f"! {found.far:,} of {len(found.rows):,} executables reach less than half of their roof: their engine and "
+            "DMA time is mostly latency and waiting (tables Instruction, Flow)."
+        )
     lost = [row for row in found.rows if not row.bound]
     for text in dict.fromkeys(row.text for row in lost):
         count = sum(row.text == text for row in lost)

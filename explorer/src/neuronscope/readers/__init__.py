@@ -186,7 +186,7 @@ def _in_folder(path: Path) -> Reader:
 
 def _pair(path: Path) -> Reader:
     pair = device_pair.find_pair(path)
-    return _File("NEFF and NTFF", pair[1], lambda progress, _: device_pair.read_pair(pair, progress), pair)
+    return _File("NEFF and NTFF", pair.timeline, lambda progress, _: device_pair.read_pair(pair, progress), pair.files)
 
 
 def _read_json(path: Path, progress: Callable[[float], None] | None, scratch: Path) -> Trace:

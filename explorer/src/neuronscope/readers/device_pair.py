@@ -1,43 +1,108 @@
-"""One NEFF and its NTFF → `Trace`: a profile of the device alone. The hashes in their names must be the same."""
+"""One NTFF and its NEFF → `Trace`: a profile of the device alone.
+
+They belong together by content, whatever their names: a NTFF keeps the hashes of the executables it timed, a NEFF's
+hash follows from its program. A NTFF of ours also opens alone; the vendor's files are told apart by the numbers in
+their names and can't be read here.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from neuronscope.formats import container, neff
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import device_only, session
+from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.trace import Trace
 
-__all__ = ["find_pair", "read_pair"]
+__all__ = ["DevicePair", "find_pair", "read_pair"]
 
 _ID = re.compile(r"\d{5,}")
 
 
-def find_pair(path: Path) -> tuple[Path, Path]:
-    """The NEFF and the NTFF that belong together: `path` is one of them, or the folder that holds one of each.
+@dataclass(frozen=True)
+class DevicePair:
+    """A device profile's timeline, the executables it holds that are at hand, and NEFFs beside it that are others."""
+
+    timeline: Path
+    executables: tuple[Path, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Everything that is read."""
+        return (self.timeline, *self.executables)
+
+
+def find_pair(path: Path) -> DevicePair:
+    """The NTFF and the NEFFs that belong together: `path` is one of them, or the folder that holds them.
 
     Raises:
-        FormatError: the other one is missing, or their names name different executables.
+        FormatError: the NTFF is missing, is of another executable, or there are several.
     """
     folder = path if path.is_dir() else path.parent
     neffs = [path] if path.suffix == ".neff" else sorted(folder.glob("*.neff"))
     ntffs = [path] if path.suffix == ".ntff" else sorted(folder.glob("*.ntff"))
-    if not neffs or not ntffs:
-        there, missing = ("NTFF", "NEFF") if ntffs else ("NEFF", "NTFF")
-        raise FormatError(f"{path}: a {there} without its {missing}. Put both into one folder")
-    pairs = [(n, t) for n in neffs for t in ntffs if (number := _number(n)) and number == _number(t)]
-    if len(pairs) == 1:
-        return pairs[0]
-    if pairs:
-        listed = ", ".join(t.name for _, t in pairs[:5])
-        raise FormatError(f"{folder}: {len(pairs)} device profiles ({listed}); name the .ntff to open")
-    raise FormatError(
-        f"{folder}: {neffs[0].name} is of executable {_number(neffs[0]) or 'unknown'}, {ntffs[0].name} of "
-        f"{_number(ntffs[0]) or 'unknown'}: the hashes in the names must be the same. Give the pair of one compilation"
+    if not ntffs:
+        raise FormatError(f"{path}: a NEFF without its NTFF. Put both into one folder, or record one with `capture`")
+    held = {timeline: _held(timeline) for timeline in ntffs}
+    hashes = {executable: _hash(executable) for executable in neffs}
+    pairs = {
+        timeline: tuple(e for e in neffs if (hashes[e] or _number(e)) in (names or {_number(timeline): ""}))
+        for timeline, names in held.items()
+    }
+    matching = [timeline for timeline, found in pairs.items() if found]
+    if len(matching) > 1 or (not matching and len(ntffs) > 1):
+        listed = ", ".join(timeline.name for timeline in (matching or ntffs)[:5])
+        raise FormatError(f"{folder}: {len(matching or ntffs)} device profiles ({listed}); name the .ntff to open")
+    timeline = (matching or ntffs)[0]
+    others = tuple(
+        f"{executable.name} is {hashes[executable] or _number(executable) or 'unknown'}"
+        for executable in neffs
+        if executable not in pairs[timeline]
     )
+    alone = path == timeline and held[timeline]
+    if not pairs[timeline] and held[timeline] is None:
+        _refuse(timeline, neffs)
+    if not pairs[timeline] and neffs and not alone:
+        names = held[timeline] or {}
+        what = ", ".join(f"{h} ({n})" if n else h for h, n in list(names.items())[:3])
+        raise FormatError(
+            f"{folder}: {timeline.name} holds executable {what}, but {'; '.join(others[:3])}: the hashes must be the "
+            f"same. Give the pair of one compilation, or the .ntff alone"
+        )
+    return DevicePair(timeline, pairs[timeline], others if alone else ())
+
+
+def _refuse(timeline: Path, neffs: list[Path]) -> None:
+    """Say why a NTFF that holds nothing of ours can't be opened."""
+    read = container.read(timeline)  # damaged, newer, or the vendor's
+    if read.kind == "ntff":
+        raise FormatError(f"{timeline}: no executable ran while it was recorded")
+    beside = f" beside {', '.join(one.name for one in neffs[:3])}" if neffs else ""
+    raise FormatError(f"{timeline}: a {read.kind} file{beside}, not a device profile (NTFF)")
+
+
+def _held(timeline: Path) -> dict[str, str] | None:
+    """Hash and name of the executables a NTFF holds; None where it isn't ours or can't be read."""
+    try:
+        programs = container.read(timeline).tables.get("programs")
+    except FormatError:
+        return None
+    if programs is None or not programs.num_rows:
+        return None
+    return dict(zip(programs["neff"].to_pylist(), programs["name"].to_pylist(), strict=True))
+
+
+def _hash(executable: Path) -> str:
+    """A NEFF's content hash, "" where it isn't ours or can't be read."""
+    try:
+        return neff.read(executable).hash
+    except FormatError:
+        return ""
 
 
 def _number(path: Path) -> str:
@@ -46,34 +111,39 @@ def _number(path: Path) -> str:
     return found[0] if found else ""
 
 
-def read_pair(pair: tuple[Path, Path], progress: Callable[[float], None] | None = None) -> Trace:
+def read_pair(pair: DevicePair, progress: Callable[[float], None] | None = None) -> Trace:
     """Read the pair.
 
     Raises:
-        FormatError: made by the vendor's tools, damaged, or of different executables.
+        FormatError: made by the vendor's tools, or damaged.
     """
-    executable, timeline = pair
+    timeline = pair.timeline
     try:
         read = container.read(timeline)
-        inside = neff.read(executable)
+        inside = [neff.read(executable) for executable in pair.executables]
     except FormatError as error:
+        executable = pair.executables[0] if pair.executables else "FILE.neff"
         raise FormatError(
             f"{error}. If it is the vendor's, run on the instance `neuron-explorer view -n {executable} -s {timeline} "
             f"--ingest-only --data-path OUT` and open OUT"
         ) from None
-    programs = set(read.tables["programs"]["neff"].cast("string").to_pylist())
-    if programs and inside.hash not in programs:
-        raise FormatError(
-            f"{timeline}: holds executables {', '.join(sorted(programs)[:3])}, but {executable.name} is {inside.hash}"
-        )
-    trace = session.read_device(timeline, executable)
-    name = str(inside.info.get("name", "")) or executable.stem
-    trace.events = device_only.events_of(trace.tables, name)
+    programs = read.tables["programs"]
+    trace = session.read_device(timeline, pair.executables)
+    names = dict(zip(programs["neff"].to_pylist(), programs["name"].to_pylist(), strict=True))
+    trace.events = device_only.events_of(trace.tables, timeline.stem, names)
     trace.events_in_file = len(trace.events)
     trace.facts["device_only"] = "true"
     trace.report.append(device_only.note(timeline.name))
+    missing = set(names) - {one.hash for one in inside}
+    if missing:
+        beside = f" ({'; '.join(pair.others[:3])})" if pair.others else ""
+        text = (
+            f"{len(missing)} of {programs.num_rows} executables without NEFF beside {timeline.name}{beside}: their "
+            f"timelines are complete, their programs can't be shown"
+        )
+        trace.report.append(IngestWarning("no_neff", len(missing), -1, timeline.name, "kept", text))
     trace.neuron = True
-    trace.format = "NEFF and NTFF"
+    trace.format = "NEFF and NTFF" if inside else "NTFF"
     if progress:
         progress(1.0)
     return trace

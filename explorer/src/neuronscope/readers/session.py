@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,17 +90,18 @@ def read_session(found: Found, progress: Callable[[float], None] | None = None, 
     return _SessionReader(found, progress, scratch).trace()
 
 
-def read_device(timeline: Path, executable: Path) -> Trace:
-    """The device tables of one NTFF and its NEFF, without events."""
+def read_device(timeline: Path, executables: Sequence[Path]) -> Trace:
+    """The device tables of one NTFF and its NEFFs, without events."""
     reader = _SessionReader(Found(timeline.parent), None, None)
-    reader.device_files = ([timeline], [executable])
+    reader.device_files = ([timeline], list(executables))
+    reader.profile = timeline.stem
     reader.file(timeline.name)
     reader.report.clear()
     trace = reader.empty()
     if reader.session is not None:
         reader.describe(trace, reader.session)
     reader.device_profiles(trace)
-    trace.bytes_read = timeline.stat().st_size + executable.stat().st_size
+    trace.bytes_read = sum(file.stat().st_size for file in (timeline, *executables))
     return trace
 
 
@@ -108,6 +109,7 @@ class _SessionReader:
     def __init__(self, found: Found, progress: Callable[[float], None] | None, scratch: Path | None) -> None:
         self.directory = found.directory
         self.scratch = scratch
+        self.profile = self.directory.name
         self.device_files = (sorted(self.directory.glob("*.ntff")), sorted(self.directory.glob("*.neff")))
         self.progress = progress
         self.report: list[IngestWarning] = []
@@ -280,7 +282,7 @@ class _SessionReader:
         found = [(path, file) for path, file in read if file is not None and file.kind == "ntff"]
         self.neffs(trace)
         cores = [core_of(path) for path, _ in found]
-        ntff.add_device_tables(trace, [file for _, file in found], cores, self.session, self.directory.name)
+        ntff.add_device_tables(trace, [file for _, file in found], cores, self.session, self.profile)
 
     def neffs(self, trace: Trace) -> None:
         """Names of the executables; a NTFF without its NEFF is said so."""
@@ -292,7 +294,7 @@ class _SessionReader:
                 trace.report.append(IngestWarning("unreadable_file", 1, -1, path.name, "left out", str(error)))
                 continue
             names[read.hash] = str(read.info.get("name", ""))
-            if read.hash not in path.name:
+            if re.search(r"\d{5,}", path.name) and read.hash not in path.name:
                 text = f"{path.name}: its content has hash {read.hash}; the file was renamed or replaced"
                 trace.report.append(IngestWarning("neff_hash", 1, -1, path.name, "kept", text))
         for key, value in names.items():
