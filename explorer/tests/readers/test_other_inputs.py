@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import shutil
 import sqlite3
 import zipfile
@@ -76,7 +78,7 @@ def test_nsight_systems(tmp_path: Path) -> None:
         base.commit()
     profile = Store(tmp_path / "store").add(path)
     result = profile.result
-    assert (result.format, result.events_in_file, result.stored) == ("Nsight Systems export", 5, 4)
+    assert (result.format, result.events_in_file, result.stored) == ("Nsight Systems export", 5, 5)
     assert (result.device_slices, result.device_time_ns) == (2, 3500)
     assert profile.sql("SELECT name, kind, bytes_read FROM Execution ORDER BY start_ts").to_pylist() == [
         {"name": "gemm(float*)", "kind": "exec", "bytes_read": -1},
@@ -191,5 +193,43 @@ def test_a_vendors_session_names_the_command(tmp_path: Path) -> None:
     folder = tmp_path / "i-1_pid_2" / "20260101"
     folder.mkdir(parents=True)
     (folder / "ntrace.pb").write_bytes(b"\x0a\x03abc")
-    with pytest.raises(FormatError, match=r"neuron-explorer view -d .* --ingest-only --data-path OUT"):
+    command = (
+        r"run on the instance `neuron-explorer view -d .* --ingest-only --data-path OUT`, then here "
+        r"`neuronscope view OUT`"
+    )
+    with pytest.raises(FormatError, match=command):
         Store(tmp_path / "store").add(folder)
+    row = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
+    (folder / "trace.json").write_text(json.dumps({"traceEvents": [row]}))
+    result = Store(tmp_path / "store").add(tmp_path).result
+    (said,) = [warning.message for warning in result.warnings if warning.kind == "foreign_session"]
+    assert re.search(command, said)
+    assert "nc_exec_running" in said
+    assert result.stored == 1
+
+
+def test_output_folders_of_other_tools_open_as_they_are(tmp_path: Path) -> None:
+    jax = tmp_path / "jax" / "plugins" / "profile" / "2026_01_01_00_00_00"
+    jax.mkdir(parents=True)
+    row = {"ph": "X", "name": "fusion", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2}
+    (jax / "host.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": [row, {}]}).encode()))
+    (jax / "host.xplane.pb").write_bytes(b"x")
+    store = Store(tmp_path / "store")
+    assert store.add(tmp_path / "jax").result.stored == 2
+    rocprof = tmp_path / "rocprof" / "host1"
+    rocprof.mkdir(parents=True)
+    times = "Correlation_Id,Start_Timestamp,End_Timestamp"
+    (rocprof / "9_kernel_trace.csv").write_text(f"Kind,Kernel_Name,{times}\nKERNEL_DISPATCH,axpy,5,1000,3000\n")
+    (rocprof / "9_hip_api_trace.csv").write_text(f"Domain,Function,{times}\nHIP_RUNTIME_API,hipLaunchKernel,5,10,20\n")
+    (rocprof / "9_agent_info.csv").write_text("Node_Id,Name\n1,gfx942\n")
+    profile = store.add(tmp_path / "rocprof")
+    assert (profile.result.stored, profile.result.device_time_ns) == (2, 2000)
+    assert "launch" in profile.table("Flow")["dependency_type"].to_pylist()
+    for rank in (0, 1):
+        (tmp_path / "job" / f"rank{rank}").mkdir(parents=True)
+        (tmp_path / "job" / f"rank{rank}" / "trace.json").write_text(json.dumps([row]))
+    assert store.add(tmp_path / "job").result.ranks == (0, 1)
+    (rocprof / "7_results.json").write_text(json.dumps([row]))
+    (rocprof / "8_results.json").write_text(json.dumps([row]))
+    with pytest.raises(FormatError, match=r"2 profiles in it \(host1/7_results.json, host1/8_results.json\)"):
+        store.add(tmp_path / "rocprof")

@@ -106,8 +106,8 @@ def read(path: str | os.PathLike[str]) -> ProfileFile:
         raise FormatError(f"{path}: not a Neuronscope profile file, or truncated ({error})") from None
     if message.magic != MAGIC:
         raise FormatError(
-            f"{path}: not a Neuronscope profile file (a vendor's raw capture? process it with "
-            f"`neuron-explorer view -d DIR --ingest-only --data-path OUT` on the instance and open OUT)"
+            f"{path}: not a Neuronscope profile file; a raw capture of the vendor's tools is processed by "
+            f"`neuron-explorer view -d DIR --ingest-only --data-path OUT` on the instance"
         )
     if message.version > VERSION or message.kind not in tables.BY_KIND:
         raise FormatError(

@@ -17,11 +17,11 @@ from neuronscope.formats.errors import FormatError
 from neuronscope.readers import (
     archive,
     chrome,
+    database,
     device_pair,
     model,
     neuron_json,
     neuron_parquet,
-    nsys,
     ranks,
     rocprof,
     session,
@@ -29,6 +29,7 @@ from neuronscope.readers import (
     texts,
     write,
 )
+from neuronscope.readers.folder import only_profile
 from neuronscope.readers.result import IngestResult, IngestWarning, Progress
 from neuronscope.readers.trace import Trace
 
@@ -116,7 +117,7 @@ def detect(path: str | os.PathLike[str]) -> Reader:
     if archive.is_archive(head):
         return archive.ArchiveReader(path, detect)
     if head[:16] == b"SQLite format 3\0":
-        return _File("Nsight Systems export", path, lambda progress, _: nsys.read_nsys(path, progress), (path,))
+        return _File("database", path, lambda progress, _: database.read_database(path, progress), (path,))
     if (
         source.packed(first)
         or head.lstrip(b"\xef\xbb\xbf \t\r\n\0")[:1] in (b"{", b"[")
@@ -167,14 +168,12 @@ def _in_folder(path: Path) -> Reader:
         found = ranks.find_ranks(path)
         if found is not None:
             return ranks.RanksReader(path, found)
-        if not any(path.glob("*.json*")):
-            if any(path.glob("*.ntff")) or any(path.glob("*.neff")):
-                return _pair(path)
-            tables = [file for file in sorted(path.glob("*.csv")) if rocprof.is_csv(source.head(file, 4096))]
-            if tables:
-                return _File("rocprof output", path, lambda progress, _: rocprof.read_csv(tables, progress), (*tables,))
-            if len(databases := sorted(path.glob("*.sqlite"))) == 1:
-                return detect(databases[0])
+        if any(path.glob("*.ntff")) or any(path.glob("*.neff")):
+            return _pair(path)
+        files = only_profile(path)
+        if len(files) == 1:
+            return detect(files[0])
+        return _File("rocprof output", path, lambda progress, _: rocprof.read_csv(files, progress), (*files,))
     taken = session.find_session(path)
     return _File(
         "neuronscope session",

@@ -79,7 +79,8 @@ class ArchiveReader:
             with zipfile.ZipFile(self.source) if self._zip else tarfile.open(self.source) as archive:
                 yield archive
         except _DAMAGE as error:
-            raise FormatError(f"{self.source}: damaged or encrypted archive ({error})") from None
+            said = ascii(str(error))[1:200]
+            raise FormatError(f"{self.source}: damaged or encrypted archive ({said})") from None
 
     def _members(
         self, archive: zipfile.ZipFile | tarfile.TarFile
@@ -121,7 +122,7 @@ def _inside(name: str) -> str:
 
 def _wanted(name: str) -> bool:
     parts = PurePosixPath(name).parts
-    return name.lower().endswith(_WANTED) and "__MACOSX" not in parts and not parts[-1].startswith("._")
+    return bool(parts) and name.lower().endswith(_WANTED) and "__MACOSX" not in parts and not parts[-1].startswith("._")
 
 
 def _lowest(folder: Path) -> Path:

@@ -499,7 +499,7 @@ class _Chrome:
         devices = header.get("deviceProperties")
         names = [str(d.get("name", "")) for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
         distributed = header.get("distributedInfo")
-        if isinstance(distributed, dict) and int64(distributed.get("rank")) >= 0:
+        if isinstance(distributed, dict) and 0 <= int64(distributed.get("rank")) < 2**31:
             trace.ranks = (int64(distributed.get("rank")),)
             trace.facts["world_size"] = str(distributed.get("world_size", ""))
         host = header.get("host_name")

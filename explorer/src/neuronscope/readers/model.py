@@ -34,6 +34,7 @@ _STEP = re.compile(r"ProfilerStep#(\d+)$")
 _ROWS_AT_ONCE = 65_536
 _LAUNCH = re.compile(r"(?i)launch|memcpy|memset")
 _GRAPH_LAUNCH = re.compile(r"(?i)graph_?launch")
+_LAST_DEVICE = 2**31 - 1
 _NO_WORK_TASKS = re.compile(r"(?i)event|notify|wait|record|placeholder|profiling|model_maintaince")
 
 
@@ -93,6 +94,16 @@ class _Model:
         """Ids are rows in order of start; of equal starts the longest first, so that parents precede children."""
         trace = self.trace
         ev = self.ev = trace.events = trace.events if trace.ordered else trace.events.sorted_by_start()
+        for column in ("device", "nc", "pcore"):
+            values = getattr(ev, column)
+            if values.dtype.itemsize > 4 and (beyond := (values > _LAST_DEVICE) | (values < -1)).any():
+                object.__setattr__(ev, column, np.where(beyond, -1, values))
+                self.note(
+                    "impossible_device",
+                    int(beyond.sum()),
+                    f"event has a {column} number beyond 32 bits, which is left out",
+                    f"events have {column} numbers beyond 32 bits, which are left out",
+                )
         self.ids = np.arange(len(ev), dtype=np.int64)
         self.host = np.isin(ev.role, [*HOST_ROLES])
         self.device = np.isin(ev.role, [*DEVICE_ROLES])
@@ -902,6 +913,8 @@ class _Model:
         rows = np.flatnonzero(~np.isin(ev.role, (Role.SPAN, Role.INSTANT, Role.ASYNC)))
         group = pair_codes(np.concatenate((ev.pid[rows], pid)), np.concatenate((ev.tid[rows], tid)))
         asked, group = group[len(rows) :], group[: len(rows)]
+        if not len(rows):
+            return np.full(len(ts), -1, np.int64)
         order = np.argsort(group, kind="stable")
         rows, group = rows[order], group[order]
         start, end = ev.start[rows], ev.end[rows]

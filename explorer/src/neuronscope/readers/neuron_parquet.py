@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import device_only
-from neuronscope.readers.exact import int64
+from neuronscope.readers.exact import MAX_NS, int64, too_long
 from neuronscope.readers.narrow import constant
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.texts import Texts
@@ -87,7 +87,7 @@ class _Folder:
         self.folder = folder
         self.tables: dict[str, pa.Table] = {}
         self.report: list[IngestWarning] = []
-        self.bytes_read = 0
+        self.bytes_read = self.mended = 0
         if folder.others:
             listed = ", ".join(path.name for path in folder.others[-5:])
             text = (
@@ -171,6 +171,7 @@ class _Folder:
             report=self.report,
             tables=kept,
             skipped=skipped,
+            repaired=self.mended,
             neuron=True,
         )
 
@@ -187,7 +188,8 @@ class _Folder:
         return found
 
     def events(self, table: pa.Table) -> Events:
-        timed = pc.and_(pc.is_valid(table["start_ts"]), pc.is_valid(table["end_ts"]))
+        begun = table["start_ts"].fill_null(-1)
+        timed = pc.and_(pc.is_valid(table["end_ts"]), pc.and_(pc.greater_equal(begun, 0), pc.less(begun, MAX_NS)))
         table = table.filter(timed)
         names = table["name"].fill_null("(no name)").combine_chunks().dictionary_encode()
         source = table["trace_event_source"].fill_null("").to_numpy(zero_copy_only=False)
@@ -211,7 +213,12 @@ class _Folder:
             return table[name].fill_null(missing).to_numpy().astype(np.int64)
 
         flows = [int64(flow[0]) if flow else -1 for flow in table["flow_id"].to_pylist()]
-        start = ids("start_ts")
+        start, end = ids("start_ts"), ids("end_ts")
+        wrong = (end < start) | (end > MAX_NS) | too_long(start, np.clip(end, 0, MAX_NS))
+        self.mended = int(wrong.sum())
+        if self.mended:
+            text = f"{self.mended} rows of SystemProfileEvents with an impossible end: shown with no duration"
+            self.note("negative_duration", self.mended, text, "repaired")
         none = constant(-1, count)
         on_core = np.isin(role, (Role.DEVICE, Role.NRT))
         return Events(
@@ -219,7 +226,7 @@ class _Folder:
             name=names,
             category=pa.array([""] * count, pa.string()).dictionary_encode(),
             start=start,
-            end=np.maximum(ids("end_ts"), start),
+            end=np.where(wrong, start, end),
             pid=ids("process_id", 0),
             tid=ids("thread_id", 0),
             device=ids("nc_idx"),

@@ -25,14 +25,14 @@ import pyarrow.parquet as pq
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import source
+from neuronscope.readers.folder import traces_in
 from neuronscope.readers.helper import cores
 from neuronscope.readers.result import BOOKKEEPING, IngestResult, IngestWarning, Progress
 from neuronscope.readers.write import Writer
 from neuronscope.schema.published import arrow_schema, schema_fields
 
-__all__ = ["TRACES", "RankFiles", "RanksReader", "find_ranks"]
+__all__ = ["RankFiles", "RanksReader", "find_ranks"]
 
-TRACES = ("*.json", "*.json.gz", "*.json.zst")
 _HEAD_BYTES = 1 << 20
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
 _WORLD = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"world_size"\s*:\s*(\d+)')
@@ -63,13 +63,13 @@ class RankFiles:
 
 def find_ranks(folder: Path) -> RankFiles | None:
     """The traces of a folder when they are those of several ranks, else None; of several of one rank the last."""
-    paths = sorted({path for pattern in TRACES for path in folder.glob(pattern)})
+    paths = traces_in(folder)
     found: dict[int, Path] = {}
     older: list[Path] = []
     world = 0
     for path in paths:
         head = source.head(path, _HEAD_BYTES)
-        named = _NAMED.search(path.name)
+        named = _NAMED.search(path.name) or _NAMED.search(str(path.relative_to(folder)))
         inside = _RANK.search(head)
         rank = int(inside[1]) if inside else int(named[1]) if named else -1
         if rank < 0:

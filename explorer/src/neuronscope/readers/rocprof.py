@@ -1,55 +1,38 @@
 """rocprof and rocprofv3 outputs → `Trace`: kernel, copy and HIP/HSA API rows of CSV files, rocprofv3's JSON.
 
-Columns are found by name: rocprofv3 writes Start_Timestamp and End_Timestamp, rocprof BeginNs and EndNs, both in ns.
-The JSON that `rocprof` itself writes is a chrome trace and read as one.
+Columns are found by name: rocprofv3 and rocprofv2 write Start_Timestamp and End_Timestamp, rocprof BeginNs and EndNs,
+all in ns. The JSON that `rocprof` itself writes is a chrome trace and read as one; databases are `rocpd`'s.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import pyarrow as pa
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import source
 from neuronscope.readers.exact import int64
-from neuronscope.readers.narrow import constant
-from neuronscope.readers.result import IngestWarning
-from neuronscope.readers.texts import Texts
-from neuronscope.readers.trace import Events, Role, Trace
+from neuronscope.readers.rows import RowEvents
+from neuronscope.readers.trace import Role, Trace
 
 __all__ = ["is_csv", "is_json", "read_csv", "read_json"]
 
-_START = ("Start_Timestamp", "BeginNs", "start_ns")
-_END = ("End_Timestamp", "EndNs", "end_ns")
-_NAME = ("Kernel_Name", "KernelName", "Name", "Function", "Direction")
+# Columns as `_key` writes them, the one that is taken first.
+_START = ("start_timestamp", "beginns", "start_ns")
+_END = ("end_timestamp", "endns", "end_ns")
+_NAME = ("kernel_name", "kernelname", "function", "operation", "direction", "name")
 _JSON_MARK = b'"rocprofiler-sdk-tool"'
-
-
-@dataclass(frozen=True)
-class _Row:
-    role: Role
-    name: str
-    start: int
-    end: int
-    pid: int
-    tid: int
-    device: int
-    stream: int
-    correlation: int
-    size: int
+_LONGEST_CELL = 1 << 24
 
 
 def is_csv(head: bytes) -> bool:
     """Whether the first line names the columns of one of these files."""
-    line = head.split(b"\n", 1)[0].decode("utf-8", "replace")
-    columns = [cell.strip().strip('"') for cell in line.split(",")]
+    line = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
+    columns = [_key(cell) for cell in line.split(",")]
     return any(name in columns for name in _START) and any(name in columns for name in _END)
 
 
@@ -58,60 +41,66 @@ def is_json(head: bytes) -> bool:
     return _JSON_MARK in head
 
 
+def _key(column: str) -> str:
+    return column.strip().strip('"').lower().replace("-", "_").replace(" ", "_")
+
+
 def read_csv(paths: list[Path], progress: Callable[[float], None] | None = None) -> Trace:
     """Read the CSV files of one run.
 
     Raises:
         FormatError: no row with times.
     """
-    rows: list[_Row] = []
-    bad = size = 0
+    rows = RowEvents(paths[0].name)
+    csv.field_size_limit(_LONGEST_CELL)
     for number, path in enumerate(paths):
-        size += path.stat().st_size
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            for record in csv.DictReader(file):
-                row = _of_csv(record)
-                if row is None:
-                    bad += 1
-                else:
-                    rows.append(row)
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            lines = csv.reader(line.replace("\0", "") for line in file)
+            seen: set[str] = set()
+            try:
+                keys = [_key(cell) for cell in next(lines, [])]
+                for cells in lines:
+                    if cells:
+                        _add_cells(rows, dict(zip(keys, cells, strict=False)), seen)
+            except csv.Error:
+                rows.lose("skipped")
         if progress:
             progress((number + 1) / len(paths))
-    return _trace(rows, bad, size, paths[0])
+    return _finish(rows, sum(path.stat().st_size for path in paths), paths[0])
 
 
-def _of_csv(record: dict[str, Any]) -> _Row | None:
+def _add_cells(rows: RowEvents, record: dict[str, str], seen: set[str]) -> None:
     def first(*keys: str) -> str:
-        return next((str(record[key]) for key in keys if record.get(key) not in (None, "")), "")
+        return next((record[key] for key in keys if record.get(key)), "")
 
-    def agent(text: str) -> int:
-        return int64(text.removeprefix("Agent").strip())
-
-    start, end = int64(first(*_START)), int64(first(*_END))
-    if start < 0 or end < 0:
-        return None
-    domain = first("Domain", "Kind").upper()
-    name = first(*_NAME)
-    copy = "MEMORY_COPY" in domain or name.startswith(("MEMORY_COPY", "HOST_TO_DEVICE", "DEVICE_TO_"))
-    if "API" in domain or "Function" in record:
-        role = Role.RUNTIME
-    elif copy:
-        role = Role.MEMCPY
-    elif "MARKER" in domain:
+    if "counter_name" in record:  # a row per counter of the same dispatch
+        if (dispatch := first("dispatch_id", "correlation_id")) in seen:
+            rows.keep("counters")
+            return
+        seen.add(dispatch)
+    domain, name = first("domain", "kind").upper(), first(*_NAME)
+    copy = "MEMORY_COPY" in domain or name.upper().startswith(("MEMORY_COPY", "HOST_TO_DEVICE", "DEVICE_TO_"))
+    if "MARKER" in domain or "ROCTX" in domain:
         role = Role.ANNOTATION
+    elif "API" in domain or "function" in record:
+        role = Role.RUNTIME
+    elif "ALLOCATION" in domain or "SCRATCH" in domain:
+        role = Role.HOST
     else:
-        role = Role.DEVICE
-    return _Row(
+        role = Role.MEMCPY if copy else Role.DEVICE
+    agent = first("agent_id", "gpu_id", "destination_agent_id", "source_agent_id")
+    rows.add(
         role,
-        name or "(no name)",
-        start,
-        max(start, end),
-        max(int64(first("Process_Id", "pid")), 0),
-        max(int64(first("Thread_Id", "tid")), 0),
-        agent(first("Agent_Id", "gpu-id", "Source_Agent_Id")),
-        int64(first("Queue_Id", "queue-id", "Stream_Id")),
-        int64(first("Correlation_Id")),
-        int64(first("Bytes", "Size")),
+        name,
+        first(*_START),
+        first(*_END),
+        pid=first("process_id", "pid"),
+        tid=first("thread_id", "tid"),
+        device=agent.lower().removeprefix("agent").strip(),
+        stream=first("queue_id", "stream_id"),
+        correlation=first("correlation_id"),
+        size=first("bytes", "size", "allocation_size"),
+        category=domain.lower(),
     )
 
 
@@ -124,105 +113,104 @@ def read_json(path: Path, progress: Callable[[float], None] | None = None) -> Tr
     try:
         document = msgspec.json.decode(source.load(path).data)
         tools = document["rocprofiler-sdk-tool"]
-    except (msgspec.DecodeError, KeyError, TypeError, RecursionError) as error:
+    except (msgspec.DecodeError, KeyError, TypeError, RecursionError, UnicodeDecodeError) as error:
         raise FormatError(f"{path}: no rocprofv3 JSON ({error})") from None
-    rows: list[_Row] = []
-    bad = 0
+    rows = RowEvents(path.name)
     for tool in tools if isinstance(tools, list) else [tools]:
-        for row in _of_tool(tool):
-            if row is None:
-                bad += 1
-            else:
-                rows.append(row)
+        if isinstance(tool, dict):
+            _Tool(tool).read(rows)
+        else:
+            rows.lose("skipped")
     if progress:
         progress(1.0)
-    return _trace(rows, bad, path.stat().st_size, path)
+    return _finish(rows, path.stat().st_size, path)
 
 
-def _of_tool(tool: dict[str, Any]) -> Iterator[_Row | None]:
-    pid = int64(tool.get("metadata", {}).get("pid"), 0)
-    kernels = {
-        int64(symbol.get("kernel_id")): str(symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or "")
-        for symbol in tool.get("kernel_symbols", [])
-        if isinstance(symbol, dict)
-    }
-    operations: dict[Any, list[str]] = {}
-    for kind in tool.get("strings", {}).get("buffer_records", []):
-        operations[kind.get("kind")] = [str(name) for name in kind.get("operations", [])]
-    for name, records in tool.get("buffer_records", {}).items():
-        for record in records if isinstance(records, list) else []:
-            yield _of_record(name, record, pid, kernels, operations)
+class _Tool:
+    """One process's part of the JSON; whatever has a type of its own is taken for absent."""
+
+    def __init__(self, tool: dict[str, Any]) -> None:
+        self.tool = tool
+        self.pid = _dict(tool.get("metadata")).get("pid")
+        self.kernels = {
+            int64(symbol.get("kernel_id")): symbol.get("formatted_kernel_name") or symbol.get("kernel_name")
+            for symbol in _dicts(tool.get("kernel_symbols"))
+        }
+        self.agents = {
+            _handle(agent.get("id")): int64(agent.get("logical_node_type_id"))
+            for agent in _dicts(tool.get("agents"))
+            if int64(agent.get("logical_node_type_id")) >= 0
+        }
+        strings = _dict(tool.get("strings"))
+        self.operations = {
+            str(kind.get("kind")): _list(kind.get("operations")) for kind in _dicts(strings.get("buffer_records"))
+        }
+        self.kinds = [str(kind.get("kind")) for kind in _dicts(strings.get("buffer_records"))]
+        self.ranges = {int64(entry.get("key")): entry.get("value") for entry in _dicts(strings.get("marker_api"))}
+
+    def read(self, rows: RowEvents) -> None:
+        for name, records in _dict(self.tool.get("buffer_records")).items():
+            for record in _list(records):
+                if isinstance(record, dict):
+                    self.add(rows, name, record)
+                else:
+                    rows.lose("skipped")
+
+    def called(self, name: str, record: dict[str, Any]) -> object:
+        """What a record's operation is called: its kind is a name, or a number into the list of kinds."""
+        kind, operation = record.get("kind"), int64(record.get("operation"))
+        number = int64(kind)
+        known = self.operations.get(self.kinds[number] if 0 <= number < len(self.kinds) else str(kind), [])
+        return known[operation] if 0 <= operation < len(known) else name
+
+    def add(self, rows: RowEvents, name: str, record: dict[str, Any]) -> None:
+        dispatch = _dict(record.get("dispatch_info"))
+        correlation = record.get("correlation_id")
+        ids = _dict(correlation)
+        role, what = Role.HOST, self.called(name, record)
+        if name == "kernel_dispatch":
+            role, what = Role.DEVICE, self.kernels.get(int64(dispatch.get("kernel_id")))
+        elif name == "memory_copy":
+            role = Role.MEMCPY
+        elif "marker" in name:
+            role, what = Role.ANNOTATION, self.ranges.get(int64(ids.get("internal"))) or what
+        elif name.endswith("_api"):
+            role = Role.RUNTIME
+        agent = _handle(dispatch.get("agent_id") or record.get("dst_agent_id"))
+        rows.add(
+            role,
+            what,
+            record.get("start_timestamp"),
+            record.get("end_timestamp"),
+            pid=self.pid,
+            tid=record.get("thread_id"),
+            device=self.agents.get(agent, agent),
+            stream=_handle(dispatch.get("queue_id") or record.get("stream_id")),
+            correlation=ids.get("internal") if ids else correlation,
+            size=record.get("bytes"),
+            category=name,
+        )
 
 
-def _of_record(
-    name: str, record: Any, pid: int, kernels: dict[int, str], operations: dict[Any, list[str]]
-) -> _Row | None:
-    if not isinstance(record, dict):
-        return None
-    start, end = int64(record.get("start_timestamp")), int64(record.get("end_timestamp"))
-    if start < 0 or end < 0:
-        return None
-    dispatch = record.get("dispatch_info") or {}
-    correlation = record.get("correlation_id")
-    correlation = correlation.get("internal") if isinstance(correlation, dict) else correlation
-    known = operations.get(record.get("kind"), [])
-    operation = int64(record.get("operation"))
-    called = known[operation] if 0 <= operation < len(known) else name
-    role, what = Role.HOST, called
-    if name == "kernel_dispatch":
-        role, what = Role.DEVICE, kernels.get(int64(dispatch.get("kernel_id")), "(kernel)")
-    elif name == "memory_copy":
-        role = Role.MEMCPY
-    elif name.endswith("_api"):
-        role = Role.ANNOTATION if "marker" in name else Role.RUNTIME
-    return _Row(
-        role,
-        what,
-        start,
-        max(start, end),
-        pid,
-        max(int64(record.get("thread_id")), 0),
-        _handle(dispatch.get("agent_id") or record.get("dst_agent_id")),
-        _handle(dispatch.get("queue_id") or record.get("stream_id")),
-        int64(correlation),
-        int64(record.get("bytes")),
-    )
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
-def _handle(value: Any) -> int:
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _dicts(value: object) -> Iterator[dict[str, Any]]:
+    return (one for one in _list(value) if isinstance(one, dict))
+
+
+def _handle(value: object) -> int:
     return int64(value.get("handle") if isinstance(value, dict) else value)
 
 
-def _trace(rows: list[_Row], bad: int, size: int, path: Path) -> Trace:
-    if not rows:
+def _finish(rows: RowEvents, size: int, path: Path) -> Trace:
+    trace = rows.trace("rocprof output", size)
+    if not len(trace.events):
         raise FormatError(f"{path}: no row with a start and an end time in ns")
-    none = constant(-1, len(rows))
-
-    def column(name: str) -> Any:
-        return np.array([getattr(row, name) for row in rows], np.int64)
-
-    device = np.isin(column("role"), (Role.DEVICE, Role.MEMCPY))
-    events = Events(
-        role=column("role").astype(np.int8),
-        name=pa.array([row.name for row in rows], pa.string()).dictionary_encode(),
-        category=pa.array([row.role.name.lower() for row in rows], pa.string()).dictionary_encode(),
-        start=column("start"),
-        end=column("end"),
-        pid=column("pid"),
-        tid=column("tid"),
-        device=np.where(device, np.maximum(column("device"), 0), -1),
-        stream=np.where(device, np.maximum(column("stream"), 0), -1),
-        nc=none,
-        pcore=none,
-        correlation=column("correlation"),
-        external_id=none,
-        execution_id=none,
-        bytes=column("size"),
-        args=Texts.of(pa.array([b""] * len(rows), pa.binary())),
-    )
-    trace = Trace("rocprof output", events, len(rows) + bad, size, facts={"device_name": "AMD GPU"})
-    if bad:
-        trace.skipped = bad
-        text = f"{bad} rows without times left out"
-        trace.report.append(IngestWarning("skipped", bad, -1, path.name, "skipped", text))
+    trace.facts["device_name"] = "AMD GPU"
     return trace

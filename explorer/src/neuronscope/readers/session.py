@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.tables import named_table
 from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import DEVICE_ROLES, Events, Role, Trace, concat_events
+from neuronscope.readers.wording import printable
 
 __all__ = ["Found", "files_of", "find_session", "has_session", "is_session", "read_device", "read_session"]
 
@@ -147,10 +149,10 @@ class _SessionReader:
             for timeline in self.device_files[0]:
                 self.file(timeline.name)
         if info is None and ntrace is None and framework is None:
-            reasons = "; ".join(row.message for row in self.report) or f"{self.directory}: nothing readable"
+            files = ", ".join(row.file for row in self.report) or "nothing else"
             raise FormatError(
-                f"{self.directory}: a session, but none of its files is ours and it has no trace.json. If it is "
-                f"a Neuron capture, run on the instance `{_vendor_command(self.directory)}` and open OUT ({reasons})"
+                f"{self.directory}: a session whose files are not ours ({files}), and no trace.json. If it is a raw "
+                f"Neuron capture, {_vendor_command(self.directory)}"
             )
         trace = framework or self.empty()
         if ntrace is not None:
@@ -171,8 +173,9 @@ class _SessionReader:
                     -1,
                     self.directory.name,
                     "partial",
-                    "the session's own files are not ours: runtime and hardware rows are missing. On the instance run "
-                    f"`{_vendor_command(self.directory)}` and open OUT here",
+                    "only trace.json is shown: runtime calls (nrta_*), hardware executions (nc_exec_running, cc_*), "
+                    "instructions, DMA and on-chip memory are missing, because the session's other files are not "
+                    f"ours. If it is a raw Neuron capture, {_vendor_command(self.directory)}",
                 )
             )
         return trace
@@ -308,7 +311,12 @@ def core_of(path: Path) -> int:
 
 
 def _vendor_command(directory: Path) -> str:
-    return f"neuron-explorer view -d {directory} --ingest-only --data-path OUT"
+    """What to run, and where to go on."""
+    place = shlex.quote(printable(directory))
+    return (
+        f"run on the instance `neuron-explorer view -d {place} --ingest-only --data-path OUT`, then here "
+        f"`neuronscope view OUT`"
+    )
 
 
 def _events_of(table: pa.Table, session: Session) -> Events:

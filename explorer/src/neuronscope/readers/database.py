@@ -1,0 +1,75 @@
+"""SQLite files of other profilers: which one it is, and rows of their tables by column name."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from neuronscope.formats.errors import FormatError
+from neuronscope.readers.trace import Trace
+
+__all__ = ["Database", "read_database"]
+
+_AT_ONCE = 16_384
+
+
+class Database:
+    """An open file; tables and columns are looked up by name, whatever version wrote them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        self._connection = connection
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        self.tables = {str(row[0]) for row in found}
+
+    def columns(self, table: str) -> set[str]:
+        """Names of a table's columns."""
+        return {str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})")}
+
+    def count(self, table: str) -> int:
+        """Number of rows."""
+        return int(self._connection.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])
+
+    def rows(self, table: str) -> Iterator[dict[str, Any]]:
+        """Every row as column → value; nothing when there is no such table."""
+        if table in self.tables:
+            yield from self.joined(table, (), ())
+
+    def joined(self, table: str, selected: Sequence[str], joins: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Rows of a table, `t` in the joins; the selected columns of those come last and win."""
+        columns = ", ".join(("t.*", *selected))
+        cursor = self._connection.execute(f"SELECT {columns} FROM {_quoted(table)} AS t {' '.join(joins)}")
+        names = [str(column[0]) for column in cursor.description]
+        while some := cursor.fetchmany(_AT_ONCE):
+            for row in some:
+                yield dict(zip(names, row, strict=True))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def read_database(path: Path, progress: Callable[[float], None] | None = None) -> Trace:
+    """Read one file.
+
+    Raises:
+        FormatError: a database of something else, or damaged.
+    """
+    from neuronscope.readers import nsys, rocpd
+
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            database = Database(connection)
+            for reader in (nsys, rocpd):
+                if reader.is_mine(database):
+                    trace: Trace = reader.read(database, path, progress)
+                    return trace
+            raise FormatError(
+                f"{path}: a SQLite file of something else. Looked for tables of Nsight Systems "
+                f"({', '.join(nsys.TABLES)}) and of rocprofv3 or RPD ({', '.join(rocpd.TABLES)})"
+            )
+    except (sqlite3.Error, OverflowError) as error:
+        raise FormatError(f"{path}: this SQLite file can't be read ({error})") from None

@@ -1,0 +1,84 @@
+"""What a folder holds that is no session and no Parquet profile: one trace, a job's ranks, another tool's output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from neuronscope.formats.errors import FormatError
+from neuronscope.readers import rocprof, source
+
+__all__ = ["TRACES", "only_profile", "traces_in"]
+
+TRACES = (".json", ".json.gz", ".json.zst", ".json.bz2", ".json.xz")
+_DATABASES = (".sqlite", ".db", ".rpd")
+_DEEPEST = 5  # JAX: plugins/profile/<run>/<host>.trace.json.gz
+_MOST_FILES = 20_000
+_HEAD_BYTES = 4096
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """Its JSON files, or when there are none those of its sub-folders, as deep as a profile may lie."""
+    by_depth: dict[int, list[Path]] = {}
+    for path in _files(folder):
+        if path.name.lower().endswith(TRACES):
+            by_depth.setdefault(len(path.relative_to(folder).parts), []).append(path)
+    return sorted(by_depth[min(by_depth)]) if by_depth else []
+
+
+def only_profile(folder: Path) -> list[Path]:
+    """The files of the one profile in a folder: a database, a trace, or the CSV tables of one rocprof run.
+
+    Raises:
+        FormatError: there is none, or several.
+    """
+    databases = [path for path in _files(folder) if path.name.lower().endswith(_DATABASES) and _is_sqlite(path)]
+    found = [[path] for path in sorted(databases)]
+    if not found:
+        listed = traces_in(folder)
+        if len(listed) > 1:  # settings and summaries often lie beside a trace
+            listed = [path for path in listed if _looks_like_trace(path)] or listed
+        found = [[path] for path in listed]
+    if not found:
+        tables: dict[Path, list[Path]] = {}
+        for path in _files(folder):
+            if path.suffix.lower() == ".csv" and rocprof.is_csv(source.head(path, _HEAD_BYTES)):
+                tables.setdefault(path.parent, []).append(path)
+        found = [sorted(paths) for _, paths in sorted(tables.items())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(str(paths[0].relative_to(folder)) for paths in found[:5])
+        more = ", …" if len(found) > 5 else ""
+        raise FormatError(f"{folder}: {len(found)} profiles in it ({names}{more}); name the one to open")
+    raise FormatError(
+        f"{folder}: no profile here. Looked for: trace_info.pb or ntrace.pb in it or in <instance>_pid_<pid>/<time>/ "
+        f"below it, Parquet tables of a processed profile, traces ({', '.join(TRACES)}; one, or one per rank), a NEFF "
+        f"with its NTFF, an Nsight Systems or rocprofv3 database ({', '.join(_DATABASES)}), rocprof tables (.csv)"
+    )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Its files, as deep as a profile may lie; hidden folders are left out."""
+    count = 0
+    for place, folders, names in os.walk(folder):
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = [] if depth + 1 >= _DEEPEST else sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            count += 1
+            if count > _MOST_FILES:
+                return
+            path = Path(place, name)
+            if path.is_file():
+                yield path
+
+
+def _is_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def _looks_like_trace(path: Path) -> bool:
+    head = source.head(path, _HEAD_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n\0")
+    return head[:1] == b"[" or any(key in head for key in (b'"traceEvents"', b'"ph"', b'"schemaVersion"', b"rocprof"))
