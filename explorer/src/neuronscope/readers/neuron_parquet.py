@@ -63,6 +63,17 @@ def find_folder(path: Path) -> ParquetFolder | None:
     return ParquetFolder(found[-1], files, tuple(found[:-1]))
 
 
+def _mended(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The texts with U+FFFD for what is not UTF-8."""
+    kind = column.type
+    texts = [
+        None if text is None else text.decode("utf-8", "replace")
+        for chunk in column.chunks
+        for text in (chunk.dictionary_decode() if pa.types.is_dictionary(kind) else chunk).cast(pa.binary()).to_pylist()
+    ]
+    return pa.chunked_array([pa.array(texts, pa.string())])
+
+
 def _table(file: Path) -> str:
     return re.sub(r"_\d+$", "", file.stem)
 
@@ -107,9 +118,10 @@ class _Folder:
         parts = []
         for file in self.folder.files[name]:
             try:
-                parts.append(pq.read_table(file, partitioning=None))
+                part = pq.read_table(file, partitioning=None)
+                parts.append(part.rename_columns(part.column_names))  # damaged names are found here
                 self.bytes_read += file.stat().st_size
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 text = f"{file.name} can't be read ({str(error).splitlines()[0]})"
                 self.note("unreadable_file", 1, text, "left out", file.name)
         if not parts:
@@ -123,6 +135,11 @@ class _Folder:
                 columns.append(pa.nulls(whole.num_rows, field.type))
                 continue
             column = whole[field.name]
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid:
+                self.note("damaged_text", 1, f"{name}: column {field.name} holds text that is not UTF-8", "repaired")
+                column = _mended(column)
             try:
                 columns.append(column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
