@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from neuronscope import readers
-from neuronscope.analysis import card, chain, events, timeline
+from neuronscope.analysis import card, chain, events, overview
 from neuronscope.analysis.profile import Profile
 
 from benchmarks._repeat import repeat
@@ -103,7 +103,7 @@ def _measure(folder: Path, slices: int) -> dict[str, object]:
 
 def _first_screen(profile: Profile) -> None:
     card.profile_card(profile)
-    timeline.overview(profile, 0, profile.span_ns, WIDTH)
+    overview.overview(profile, 0, profile.span_ns, WIDTH)
     profile.timeline.tile(0, profile.span_ns, WIDTH)
 
 

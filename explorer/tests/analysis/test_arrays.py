@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from neuronscope.analysis import arrays, chain, events, timeline
+from neuronscope.analysis import arrays, chain, events, overview
 from neuronscope.analysis.profile import Profile
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -46,7 +46,7 @@ def answers(profile):
     tile = profile.timeline.tile(0, profile.span_ns, 200).to_pylist()
     return (
         tile,
-        timeline.overview(profile, 0, profile.span_ns, 50),
+        overview.overview(profile, 0, profile.span_ns, 50),
         [chain.chain(profile, identity) for identity in ids],
         [events.event_details(profile, identity) for identity in ids],
     )
@@ -55,13 +55,13 @@ def answers(profile):
 def made(monkeypatch):
     """Names of the sets of arrays that are made from tables from now on."""
     names = []
-    save = arrays._save
+    commit = arrays._commit
 
-    def spy(where, name, *rest):
-        names.append(name)
-        save(where, name, *rest)
+    def spy(making, final, *rest):
+        names.append(final.name)
+        commit(making, final, *rest)
 
-    monkeypatch.setattr(arrays, "_save", spy)
+    monkeypatch.setattr(arrays, "_commit", spy)
     return names
 
 

@@ -4,7 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from neuronscope.analysis import Profile
-from neuronscope.analysis.timeline import Gaps, LongestIndex, Occupancy, Timeline, overview
+from neuronscope.analysis.longest import LongestIndex
+from neuronscope.analysis.overview import Occupancy, overview
+from neuronscope.analysis.timeline import Timeline
+from neuronscope.analysis.timeline_gaps import Gaps
 
 
 @st.composite
@@ -141,7 +144,7 @@ def test_no_slice_vanishes_however_far_one_zooms_out():
 
 
 def test_gaps_narrower_than_a_pixel_are_left_to_the_busy_share():
-    gaps = Gaps(*(np.array(column, np.int64) for column in ([7, 8], [0, 0], [3, 200], [10, 300])))
+    gaps = Gaps.of(*(np.array(column, np.int64) for column in ([7, 8], [0, 0], [3, 200], [10, 300])))
     line = timeline([(0, 0, 0, 3), (0, 0, 10, 190), (0, 0, 300, 9)])
     line.gaps = gaps
     rows = [row for row in line.tile(0, 400, 20).to_pylist() if row["kind"] == 1]

@@ -2,7 +2,8 @@
 
 Kept in `<profile>/index/<name>/` as `.npy` files in the narrowest integer type, with a `meta.json` that says which
 files they were made from. Only profiles of the library are written to, and only large ones; others are made anew, which
-takes less than opening a page.
+takes less than opening a page. `kept_arrays` is for what fits into memory, `kept_columns` for what is as long as the
+profile, `kept_facts` for a few values that take a look at all of it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +23,11 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
 
-__all__ = ["Arrays", "kept_arrays", "narrow", "search"]
+__all__ = ["Arrays", "Column", "Room", "kept_arrays", "kept_columns", "kept_facts", "narrow", "search"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-_VERSION = 1
+_VERSION = 2
 _LEAST_ROWS = 100_000
 _META = "meta.json"
 
@@ -55,6 +57,167 @@ def kept_arrays(
     return made
 
 
+def kept_columns(
+    profile: Profile, name: str, tables: tuple[str, ...], rows: int, make: Callable[[Room], None]
+) -> Arrays:
+    """Like `kept_arrays` for arrays that grow with the profile: `make` appends to the columns of a `Room`.
+
+    Args:
+        profile: whose tables.
+        name: of the set of arrays, a file name.
+        tables: the tables that the arrays are made from.
+        rows: how long the longest will be, about.
+        make: fills the room; called a second time where the disk is full.
+    """
+    folder = _folder(profile)
+    if folder is not None:
+        key = _key(profile, tables)
+        found = _load(folder / name, key)
+        if found is not None:
+            return found
+        if rows >= _LEAST_ROWS:
+            with contextlib.suppress(OSError):
+                with _making(folder, name) as making:
+                    room = Room(making)
+                    try:
+                        make(room)
+                        meta = room.finish()
+                    finally:
+                        room.close()
+                    _commit(making, folder / name, key, meta)
+                found = _load(folder / name, key)
+                if found is not None:
+                    return found
+    room = Room(None)
+    make(room)
+    return room.arrays()
+
+
+def kept_facts(profile: Profile, name: str, tables: tuple[str, ...], make: Callable[[], Any]) -> Any:
+    """A value of JSON made from tables, from the profile's folder where it was kept and its tables are the same."""
+    folder = _folder(profile)
+    if folder is None or profile.row_count(tables[0]) < _LEAST_ROWS:
+        return make()
+    path, key = folder / f"{name}.json", f"{version('neuronscope')} {_key(profile, tables)}"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["key"] == key:
+            return kept["value"]
+    value = make()
+    with contextlib.suppress(OSError):
+        folder.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, prefix=f".{name}-", delete=False) as file:
+            json.dump({"key": key, "value": value}, file)
+        Path(file.name).replace(path)
+    return value
+
+
+class Column:
+    """An array that is filled from front to back, in memory or in a file; of one value for all nothing is kept."""
+
+    def __init__(self, path: Path | None, low: int, high: int, count: int) -> None:
+        self.count = count
+        self.value = low if low == high and count > 1 else None
+        self._kind = kind_of(low, high)
+        self._array: npt.NDArray[Any] | None = None
+        self._file: BinaryIO | None = None
+        self._at = 0
+        if self.value is not None:
+            return
+        if path is None or not count:
+            self._array = np.empty(count, self._kind)
+        else:
+            self._file = path.open("wb")
+            header = {"descr": self._kind.str, "fortran_order": False, "shape": (count,)}
+            np.lib.format.write_array_header_1_0(self._file, header)
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """The next values."""
+        self._at += len(values)
+        if self._file is not None:
+            self._file.write(np.ascontiguousarray(values, self._kind).data)
+        elif self._array is not None:
+            self._array[self._at - len(values) : self._at] = values
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def finish(self) -> npt.NDArray[Any]:
+        """Close the file; of an array in memory the array."""
+        if self._at != self.count:
+            raise ValueError(f"{self._at} values for a column of {self.count}")
+        self.close()
+        if self.value is not None:
+            return np.broadcast_to(np.array(self.value, np.int64), (self.count,))
+        return np.zeros(0, np.int64) if self._array is None else self._array
+
+
+class Room:
+    """Where columns are made: in the files of a folder, or in memory."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._columns: dict[str, Column] = {}
+        self._tables: dict[str, npt.NDArray[Any]] = {}
+
+    def column(self, label: str, low: int, high: int, count: int) -> Column:
+        """A new column of `count` values between `low` and `high`; one of the same label is begun anew."""
+        if label in self._columns:
+            self._columns[label].close()
+        path = self._folder / f"{label}.npy" if self._folder else None
+        made = self._columns[label] = Column(path, low, high, count)
+        return made
+
+    def table(self, label: str, high: int, count: int) -> npt.NDArray[Any]:
+        """A new array of `count` values up to `high`, to be written in any order; -1 at first."""
+        kind = kind_of(-1, high)
+        made: npt.NDArray[Any]
+        if self._folder and count:
+            path = self._folder / f"{label}.npy"
+            made = np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=(count,))
+            made[:] = -1
+        else:
+            made = np.full(count, -1, kind)
+        self._tables[label] = made
+        return made
+
+    def add(self, label: str, array: npt.NDArray[Any]) -> None:
+        """A whole array that is at hand."""
+        self.column(label, int(array.min(initial=0)), int(array.max(initial=0)), len(array)).append(array)
+
+    def arrays(self) -> Arrays:
+        """All of them."""
+        return {label: column.finish() for label, column in self._columns.items()} | self._tables
+
+    def close(self) -> None:
+        """Close the files."""
+        for column in self._columns.values():
+            column.close()
+
+    def finish(self) -> dict[str, Any]:
+        """Close the files; what the folder's meta file says of each array."""
+        self.arrays()
+        for table in self._tables.values():
+            if isinstance(table, np.memmap):
+                table.flush()
+        meta: dict[str, Any] = {label: {"count": len(table)} for label, table in self._tables.items()}
+        for label, column in self._columns.items():
+            meta[label] = {"count": column.count}
+            if column.value is not None:
+                meta[label] |= {"value": column.value, "bool": False}
+        return meta
+
+
+def kind_of(low: int, high: int) -> np.dtype[Any]:
+    """The narrowest integer type for values from `low` to `high`."""
+    for kind in (np.int8, np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return np.dtype(kind)
+    return np.dtype(np.int64)
+
+
 def narrow(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The same values in the narrowest integer type; one value for all takes no memory."""
     if not len(array):
@@ -65,10 +228,7 @@ def narrow(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     low, high = int(array.min()), int(array.max())
     if low == high and len(array) > 1:
         return np.broadcast_to(np.array(low, np.int64), array.shape)
-    for kind in (np.int8, np.int16, np.int32):
-        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
-            return array.astype(kind)
-    return array
+    return array.astype(kind_of(low, high), copy=False)
 
 
 def search(ordered: npt.NDArray[Any], keys: npt.ArrayLike, side: Literal["left", "right"] = "left") -> Any:
@@ -119,9 +279,7 @@ def _load(folder: Path, key: str) -> Arrays | None:
 
 
 def _save(folder: Path, name: str, key: str, arrays: Arrays) -> None:
-    folder.mkdir(exist_ok=True)
-    making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
-    try:
+    with _making(folder, name) as making:
         meta: dict[str, Any] = {}
         for label, array in arrays.items():
             meta[label] = {"count": len(array)}
@@ -129,13 +287,25 @@ def _save(folder: Path, name: str, key: str, arrays: Arrays) -> None:
                 meta[label] |= {"value": array[0].item(), "bool": array.dtype == np.bool_}
             elif len(array):
                 np.save(making / f"{label}.npy", array)
-        (making / _META).write_text(json.dumps({"key": key, "arrays": meta}))
-        making.chmod(0o755)
-        final = folder / name
-        if final.exists():
-            final.rename(making / "old")
-        making.rename(final)
-        shutil.rmtree(final / "old", ignore_errors=True)
-    except BaseException:
+        _commit(making, folder / name, key, meta)
+
+
+@contextlib.contextmanager
+def _making(folder: Path, name: str) -> Iterator[Path]:
+    """A folder to make arrays in; what is left of it at the end is deleted."""
+    folder.mkdir(exist_ok=True)
+    making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+    try:
+        yield making
+    finally:
         shutil.rmtree(making, ignore_errors=True)
-        raise
+
+
+def _commit(making: Path, final: Path, key: str, meta: dict[str, Any]) -> None:
+    """Put a finished folder in the place of an older one."""
+    (making / _META).write_text(json.dumps({"key": key, "arrays": meta}))
+    making.chmod(0o755)
+    if final.exists():
+        final.rename(making / "old")
+    making.rename(final)
+    shutil.rmtree(final / "old", ignore_errors=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -17,9 +17,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from neuronscope.analysis.arrays import kept_facts
 from neuronscope.schema import own, published
 from neuronscope.store.query import SqlError as QueryError
 from neuronscope.store.query import check_query, first_line, time_limit
@@ -179,6 +182,29 @@ class Profile:
         finally:
             cursor.close()
 
+    def batches(self, text: str, rows: int) -> Iterator[pa.RecordBatch]:
+        """The result of our own SQL, `rows` at a time as it is made; its order is that of the files unless it says."""
+        with self._lock:
+            cursor = self._connection.cursor()
+        try:
+            yield from cursor.sql(text).to_arrow_reader(rows)
+        finally:
+            cursor.close()
+
+    def columns(self, text: str) -> dict[str, npt.NDArray[np.int64]]:
+        """The columns of our own SQL, all of whole numbers, without a second copy of them on the way."""
+        parts: dict[str, list[npt.NDArray[np.int64]]] = {}
+        for batch in self.batches(text, 1 << 20):
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                parts.setdefault(name, []).append(column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False))
+        if not parts:
+            return {name: np.zeros(0, np.int64) for name in self.query(f"FROM ({text}) LIMIT 0").column_names}
+        return {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+
+    def row_count(self, table: str) -> int:
+        """Number of rows of a table."""
+        return int(self.rows(f'SELECT count(*) AS n FROM "{table}"')[0]["n"])
+
     def rows(self, text: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Like `query`, as dictionaries."""
         return self.query(text, parameters).to_pylist()
@@ -228,7 +254,8 @@ class Profile:
     @functools.cached_property
     def bounds(self) -> tuple[int, int]:
         """First start and last end of all slices, absolute ns; (0, 0) for an empty profile."""
-        row = self.rows("SELECT min(start_ts) AS first, max(end_ts) AS last FROM Slice")[0]
+        query = "SELECT min(start_ts) AS first, max(end_ts) AS last FROM Slice"
+        row = kept_facts(self, "bounds", ("Slice",), lambda: self.rows(query)[0])
         if row["first"] is None:
             return 0, 0
         return row["first"], row["last"]

@@ -17,7 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from neuronscope.analysis.arrays import Arrays, kept_arrays, search
+from neuronscope.analysis.arrays import Arrays, Room, search
+from neuronscope.analysis.longest import LongestIndex
+from neuronscope.analysis.timeline_gaps import Gaps
+from neuronscope.analysis.timeline_index import COLUMNS, fill, limits_of, slice_arrays
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
@@ -42,104 +45,6 @@ TILE_SCHEMA = pa.schema(
         ("kind", pa.int8()),
     ]
 )
-
-_BLOCK = 32
-_WIDE = ("start", "union_start", "union_end", "before", "busy_before")
-_EMPTY: Ints = np.zeros(0, np.int64)
-
-
-class LongestIndex:
-    """Range-maximum index over durations: the position of the longest slice of a run, the first of equals."""
-
-    def __init__(self, durations: Ints, levels: list[Ints] | None = None) -> None:
-        self._durations = durations
-        count = len(durations)
-        blocks = -(-count // _BLOCK)
-        self._levels: list[Ints] = levels or []
-        if levels is not None or not count:
-            return
-        padded = np.full(blocks * _BLOCK, -1, np.int64)
-        padded[:count] = durations
-        best = padded.reshape(blocks, _BLOCK).argmax(axis=1) + np.arange(blocks, dtype=np.int64) * _BLOCK
-        self._levels = [best]
-        width = 1
-        while 2 * width <= blocks:
-            last = self._levels[-1]
-            self._levels.append(self._longer(last[:-width], last[width:]))
-            width *= 2
-
-    @property
-    def packed(self) -> Ints:
-        """All levels in one array; `unpacked` takes it apart again."""
-        return np.concatenate(self._levels) if self._levels else _EMPTY
-
-    @classmethod
-    def unpacked(cls, durations: Ints, packed: Ints) -> LongestIndex:
-        """An index from its `packed` levels, nothing computed."""
-        blocks = -(-len(durations) // _BLOCK)
-        levels, at, width = [], 0, 1
-        while width <= blocks:
-            size = blocks - width + 1
-            levels.append(packed[at : at + size])
-            at, width = at + size, width * 2
-        return cls(durations, levels)
-
-    def _longer(self, left: Ints, right: Ints) -> Ints:
-        """Elementwise the position of the longer slice; the left one, which comes first, on a tie."""
-        return np.where(self._durations[right] > self._durations[left], right, left)
-
-    def longest(self, first: Ints, last: Ints) -> Ints:
-        """For each non-empty run `first[i] <= position < last[i]` the position of its longest slice."""
-        if not len(first):
-            return _EMPTY
-        left_block = -(-first // _BLOCK)
-        right_block = last // _BLOCK
-        whole = right_block > left_block
-        # Loose ends: up to a block on each side, or the whole run where it holds no full block.
-        left_end = np.where(whole, left_block * _BLOCK, last)
-        result = self._scan(first, left_end)
-        (inner,) = np.nonzero(whole)
-        if len(inner):
-            begin, end = left_block[inner], right_block[inner]
-            level = np.frexp((end - begin).astype(np.float64))[1] - 1
-            middle = np.empty(len(inner), np.int64)
-            for power in np.unique(level):
-                here = level == power
-                table = self._levels[power]
-                middle[here] = self._longer(table[begin[here]], table[end[here] - (1 << int(power))])
-            head = result[inner]
-            middle = np.where(head >= 0, self._longer(np.maximum(head, 0), middle), middle)
-            tail = self._scan(end * _BLOCK, last[inner])
-            result[inner] = np.where(tail >= 0, self._longer(middle, np.maximum(tail, 0)), middle)
-        return result
-
-    def _scan(self, first: Ints, last: Ints) -> Ints:
-        """Longest by looking at every slice of each run; -1 for empty runs."""
-        result = np.full(len(first), -1, np.int64)
-        (used,) = np.nonzero(last > first)
-        if not len(used):
-            return result
-        lengths = last[used] - first[used]
-        offsets = np.cumsum(lengths) - lengths
-        positions = np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(first[used] - offsets, lengths)
-        values = self._durations[positions]
-        highest = np.maximum.reduceat(values, offsets)
-        (hits,) = np.nonzero(values == np.repeat(highest, lengths))
-        run_of_hit = np.searchsorted(offsets, hits, "right") - 1
-        first_hit = np.ones(len(hits), bool)
-        first_hit[1:] = run_of_hit[1:] != run_of_hit[:-1]
-        result[used] = positions[hits[first_hit]]
-        return result
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """Idle intervals by device track, sorted by (track, start); times relative to the profile's origin."""
-
-    identity: Ints
-    track: Ints
-    start: Ints
-    end: Ints
 
 
 @dataclass(frozen=True)
@@ -173,18 +78,23 @@ class Timeline:
         estimated: npt.NDArray[np.bool_],
         gaps: Gaps | None = None,
     ) -> None:
-        arrays = _indexed(event_id, track, lane, start, end, name_id, op_id, launch_ns, estimated)
-        self._set(arrays, gaps)
+        order = np.lexsort((start, lane, track))
+        given = (event_id, track, lane, start, end - start, name_id, op_id, launch_ns, estimated.astype(np.int64))
+        slices = {name: column[order] for name, column in zip(COLUMNS, given, strict=True)}
+        room = Room(None)
+        fill(room, [slices], limits_of(slices), len(order))
+        self._set(room.arrays(), gaps or Gaps.none())
 
-    def _set(self, arrays: Arrays, gaps: Gaps | None) -> None:
+    def _set(self, arrays: Arrays, gaps: Gaps) -> None:
         self.event_id, self.track, self.lane = arrays["event_id"], arrays["track"], arrays["lane"]
         self.start, self.duration = arrays["start"], arrays["duration"]
         self.name_id, self.op_id = arrays["name_id"], arrays["op_id"]
         self.launch_ns, self.estimated = arrays["launch_ns"], arrays["estimated"]
-        self.gaps = gaps or Gaps(_EMPTY, _EMPTY, _EMPTY, _EMPTY)
+        self.gaps = gaps
         self._busy_before, self._estimated_before = arrays["busy_before"], arrays["estimated_before"]
         self._longest = LongestIndex.unpacked(self.duration, arrays["longest"])
-        self._order, self._identities = arrays["order"], arrays["identities"]
+        self._row_of = arrays.get("row_of")
+        self._order, self._identities = arrays.get("order"), arrays.get("identities")
         firsts = arrays["lane_first"].tolist()
         lasts = [*firsts[1:], len(self.start)][: len(firsts)]
         self.lanes = [
@@ -194,38 +104,9 @@ class Timeline:
 
     @classmethod
     def of(cls, profile: Profile) -> Timeline:
-        """Load the index of a profile's Slice table, or make it from there; the Gap table is read each time."""
-        origin = profile.origin_ns
-
-        def column(source: pa.Table, name: str) -> Ints:
-            return source[name].to_numpy().astype(np.int64)
-
-        def make() -> Arrays:
-            table = profile.query("SELECT * FROM Slice ORDER BY track_id, lane, start_ts")
-            return _indexed(
-                event_id=column(table, "event_id"),
-                track=column(table, "track_id"),
-                lane=column(table, "lane"),
-                start=column(table, "start_ts") - origin,
-                end=column(table, "end_ts") - origin,
-                name_id=column(table, "name_id"),
-                op_id=column(table, "op_id"),
-                launch_ns=column(table, "launch_ns"),
-                estimated=table["estimated"].to_numpy().astype(np.bool_),
-            )
-
-        def make_gaps() -> Arrays:
-            gap_table = profile.query("SELECT gap_id, track_id, start_ts, end_ts FROM Gap ORDER BY track_id, start_ts")
-            return {
-                "identity": column(gap_table, "gap_id"),
-                "track": column(gap_table, "track_id"),
-                "start": column(gap_table, "start_ts") - origin,
-                "end": column(gap_table, "end_ts") - origin,
-            }
-
+        """Load the index of a profile's Slice and Gap tables, or make it from there."""
         timeline = cls.__new__(cls)
-        gaps = kept_arrays(profile, "gaps", ("Gap", "Slice"), make_gaps)
-        timeline._set(kept_arrays(profile, "timeline", ("Slice",), make, _WIDE), Gaps(**gaps))
+        timeline._set(slice_arrays(profile), Gaps.of_profile(profile))
         return timeline
 
     def __len__(self) -> int:
@@ -374,18 +255,14 @@ class Timeline:
 
     def _gap_items(self, start: int, end: int, length: int, width: int, chosen: set[int] | None) -> pa.Table:
         gaps = self.gaps
-        duration = gaps.end - gaps.start
-        seen = (gaps.start < end) & (gaps.end > start) & (duration >= -(-length // width))
-        if chosen is not None:
-            seen &= np.isin(gaps.track, list(chosen))
-        (at,) = np.nonzero(seen)
+        at = gaps.within(start, end, -(-length // width), chosen)
         zeros, none, ones = np.zeros(len(at)), np.full(len(at), -1), np.ones(len(at))
         return _items(
             gaps.identity[at],
             gaps.track[at],
             zeros,
             gaps.start[at],
-            duration[at],
+            gaps.duration[at],
             none,
             none,
             ones,
@@ -397,14 +274,18 @@ class Timeline:
 
     def position(self, event_id: int) -> int | None:
         """Row of an event's slice, None when the timeline has none."""
-        at = int(search(self._identities, event_id))
-        found = at < len(self._identities) and self._identities[at] == event_id
-        return int(self._order[at]) if found else None
+        at = int(self.positions(np.array([event_id], np.int64))[0])
+        return at if at >= 0 else None
 
     def positions(self, event_ids: Ints) -> Ints:
         """Rows of the events' slices, -1 where the timeline has none."""
-        if not len(self._identities):
-            return np.full(len(event_ids), -1, np.int64)
+        if self._row_of is not None:
+            known = (event_ids >= 0) & (event_ids < len(self._row_of))
+            rows = np.full(len(event_ids), -1, np.int64)
+            rows[known] = self._row_of[event_ids[known]]
+            return rows
+        assert self._order is not None
+        assert self._identities is not None
         at = np.minimum(search(self._identities, event_ids), len(self._identities) - 1)
         return np.where(self._identities[at] == event_ids, self._order[at], -1)
 
@@ -419,136 +300,6 @@ class Timeline:
         return int(self.event_id[other])
 
 
-def _indexed(
-    event_id: Ints,
-    track: Ints,
-    lane: Ints,
-    start: Ints,
-    end: Ints,
-    name_id: Ints,
-    op_id: Ints,
-    launch_ns: Ints,
-    estimated: npt.NDArray[np.bool_],
-) -> Arrays:
-    """Columns of the Slice table in order of (track, lane, start), and all that tiles are answered from."""
-    order: Any = slice(None)
-    sorted_already = not len(start) or bool(
-        np.all(
-            (track[1:] > track[:-1])
-            | ((track[1:] == track[:-1]) & (lane[1:] > lane[:-1]))
-            | ((track[1:] == track[:-1]) & (lane[1:] == lane[:-1]) & (start[1:] >= start[:-1]))
-        )
-    )
-    if not sorted_already:
-        order = np.lexsort((start, lane, track))
-    event_id, track, lane, start, end = event_id[order], track[order], lane[order], start[order], end[order]
-    estimated = estimated[order]
-    duration = end - start
-    by_event = np.argsort(event_id, kind="stable")
-    (cuts,) = np.nonzero((track[1:] != track[:-1]) | (lane[1:] != lane[:-1]))
-    lane_first = np.concatenate(([0], cuts + 1)) if len(start) else _EMPTY
-    lane_last = np.concatenate((cuts + 1, [len(start)])) if len(start) else _EMPTY
-    # Without overlap, ends never exceed the next start inside a lane.
-    bad = end[:-1] > start[1:]
-    bad[cuts] = False
-    bad_before = np.concatenate(([0], np.cumsum(bad)))
-    return {
-        "event_id": event_id,
-        "track": track,
-        "lane": lane,
-        "start": start,
-        "duration": duration,
-        "name_id": name_id[order],
-        "op_id": op_id[order],
-        "launch_ns": launch_ns[order],
-        "estimated": estimated,
-        "busy_before": np.concatenate(([0], np.cumsum(duration))),
-        "estimated_before": np.concatenate(([0], np.cumsum(estimated))),
-        "longest": LongestIndex(duration).packed,
-        "order": by_event,
-        "identities": event_id[by_event],
-        "lane_first": lane_first,
-        "lane_overlaps": (bad_before[lane_last - 1] > bad_before[lane_first]) if len(start) else np.zeros(0, np.bool_),
-    }
-
-
-class Occupancy:
-    """How busy a set of intervals keeps each pixel, and which of them is the longest there."""
-
-    def __init__(self, start: Ints, end: Ints, label: Ints) -> None:
-        self._set(_occupied(start, end, label))
-
-    @classmethod
-    def of_arrays(cls, arrays: Arrays) -> Occupancy:
-        """From what `_occupied` made."""
-        made = cls.__new__(cls)
-        made._set(arrays)
-        return made
-
-    def _set(self, arrays: Arrays) -> None:
-        self._start, self._duration, self._label = arrays["start"], arrays["duration"], arrays["label"]
-        self._union_start, self._union_end = arrays["union_start"], arrays["union_end"]
-        self._before = arrays["before"]
-        self._longest = LongestIndex.unpacked(self._duration, arrays["longest"])
-
-    def __len__(self) -> int:
-        """Number of intervals."""
-        return len(self._start)
-
-    def _busy_until(self, times: Ints) -> Ints:
-        """Busy time before each moment."""
-        at = np.searchsorted(self._union_start, times, "right")
-        last = np.maximum(at - 1, 0)
-        if not len(self._union_start):
-            return np.zeros(len(times), np.int64)
-        over = np.where(at > 0, np.maximum(self._union_end[last] - times, 0), 0)
-        return self._before[at] - over
-
-    def pixels(self, start: int, end: int, width: int) -> tuple[list[float], list[int]]:
-        """Busy share and label of the longest interval for each of `width` pixels; label -1 where nothing runs."""
-        bounds = np.linspace(start, end, width + 1)
-        edges = np.round(bounds).astype(np.int64)
-        sizes = np.maximum(np.diff(edges), 1)
-        busy = np.minimum(np.diff(self._busy_until(edges)) / sizes, 1.0)
-        labels = np.full(width, -1, np.int64)
-        if len(self._start):
-            first = np.searchsorted(self._start, edges[:-1], "left")
-            last = np.searchsorted(self._start, edges[1:], "left")
-            best = np.full(width, -1, np.int64)
-            (some,) = np.nonzero(last > first)
-            best[some] = self._longest.longest(first[some], last[some])
-            carried = first - 1  # the one that may reach in from before the pixel
-            held = np.maximum(carried, 0)
-            reaches = (carried >= 0) & (self._start[held] + self._duration[held] > edges[:-1])
-            length = self._duration
-            better = reaches & ((best < 0) | (length[np.maximum(carried, 0)] >= length[np.maximum(best, 0)]))
-            best = np.where(better, carried, best)
-            labels[best >= 0] = self._label[best[best >= 0]]
-        # rounding keeps answers short, but must not make a short operator vanish
-        return [max(round(float(value), 4), 1e-4) if value > 0 else 0.0 for value in busy], labels.tolist()
-
-
-def _occupied(start: Ints, end: Ints, label: Ints) -> Arrays:
-    order = np.argsort(start, kind="stable")
-    start, end, label = start[order], end[order], label[order]
-    reach = np.maximum.accumulate(end) if len(order) else _EMPTY
-    fresh = np.ones(len(order), bool)
-    fresh[1:] = start[1:] > reach[:-1]
-    (heads,) = np.nonzero(fresh)
-    union_start = start[heads]
-    union_end = reach[np.concatenate((heads[1:] - 1, [len(order) - 1]))] if len(order) else _EMPTY
-    duration = end - start
-    return {
-        "start": start,
-        "duration": duration,
-        "label": label,
-        "union_start": union_start,
-        "union_end": union_end,
-        "before": np.concatenate(([0], np.cumsum(union_end - union_start))),
-        "longest": LongestIndex(duration).packed,
-    }
-
-
 def _items(*columns: Any) -> pa.Table:
     size = len(columns[0])
     arrays = []
@@ -556,45 +307,3 @@ def _items(*columns: Any) -> pa.Table:
         filled = np.full(size, values) if np.isscalar(values) else values
         arrays.append(pa.array(np.asarray(filled).astype(field.type.to_pandas_dtype()), field.type))
     return pa.Table.from_arrays(arrays, schema=TILE_SCHEMA)
-
-
-def overview(profile: Profile, start: int, end: int, width: int) -> list[dict[str, Any]]:
-    """Busy share per pixel of host operators and of device work; `name_id` is that of the operator that dominates.
-
-    Where the range holds no operator call, the host's band shows the slices of the framework's lanes: a step or a
-    Python function is then all there is to see.
-    """
-    answers = []
-    for kind, fallback in (("framework", "host"), ("device", None)):
-        occupancy = _occupancy(profile, kind)
-        busy, labels = occupancy.pixels(start, end, width) if len(occupancy) else ([], [])
-        if fallback is not None and not any(busy) and len(other := _occupancy(profile, fallback)):
-            busy, labels = other.pixels(start, end, width)
-        if busy:
-            answers.append({"kind": kind, "busy": busy, "name_id": labels})
-    return answers
-
-
-_OCCUPIED = {
-    "framework": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM HostOp "
-    "LEFT JOIN Name USING (name) WHERE parent_id < 0",
-    "host": "SELECT start_ts, end_ts, name_id AS label FROM Slice JOIN Track USING (track_id) WHERE kind = 'framework'",
-    "device": "SELECT start_ts, end_ts, coalesce(name_id, -1) AS label FROM Execution LEFT JOIN Name "
-    "ON Name.name = CASE WHEN op = '' THEN Execution.name ELSE op END",
-}
-
-
-def _occupancy(profile: Profile, kind: str) -> Occupancy:
-    """One of `_OCCUPIED`, made when first asked for."""
-    cache: dict[str, Occupancy] = profile.__dict__.setdefault("_occupancies", {})
-    if kind not in cache:
-        origin = profile.origin_ns
-
-        def make() -> Arrays:
-            table = profile.query(_OCCUPIED[kind])
-            start, end, label = (table[name].to_numpy().astype(np.int64) for name in ("start_ts", "end_ts", "label"))
-            return _occupied(start - origin, end - origin, label)
-
-        tables = ("HostOp", "Slice", "Execution", "Name", "Track")
-        cache[kind] = Occupancy.of_arrays(kept_arrays(profile, f"occupancy-{kind}", tables, make, _WIDE))
-    return cache[kind]

@@ -20,9 +20,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, roofline, timeline, top
+from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, roofline, top
 from neuronscope.analysis.catalog import ANALYSES, UnknownAnalysisError, analyse
 from neuronscope.analysis.events import UnknownEventError
+from neuronscope.analysis.overview import overview as overview_of
 from neuronscope.analysis.profile import Profile, Range
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers.wording import printable
@@ -76,7 +77,7 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
     def overview(request: Request) -> Any:
         profile = find(request.path_params["p"])
         start, end = _window(request, profile)
-        return {"tracks": timeline.overview(profile, start, end, _integer(request, "width", 1000, 1, _MAX_WIDTH))}
+        return {"tracks": overview_of(profile, start, end, _integer(request, "width", 1000, 1, _MAX_WIDTH))}
 
     def tiles(request: Request) -> Response:
         profile = find(request.path_params["p"])
