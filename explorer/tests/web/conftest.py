@@ -94,6 +94,12 @@ def cpu_only(built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="session")
+def ranks(built_page: None, job_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a server that shows a distributed job of three ranks, the last of which is late."""
+    yield from _view([f"job={job_folder}"], tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="session")
 def browser(built_page: None) -> Iterator[Browser]:
     """Debian's chromium, headless."""
     with sync_playwright() as playwright:

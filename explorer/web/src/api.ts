@@ -3,6 +3,7 @@
 import { createSignal } from "solid-js";
 import { decodeTile, type Tile } from "./timeline/tile";
 import type {
+  Analysis,
   Chain,
   Comparison,
   EventCard,
@@ -82,6 +83,8 @@ export const api = {
     json(`${of(p)}/neighbours?event=${encodeURIComponent(id)}&direction=${direction}`),
   gaps: (p: string, limit: number): Promise<Gap[]> => json(`${of(p)}/gaps?limit=${limit}`),
   operators: (p: string, range: Range): Promise<Operators> => json(`${of(p)}/operators?${round(range)}`),
+  analysis: (p: string, name: string, range: Range | null): Promise<Analysis> =>
+    json(`${of(p)}/analyses/${encodeURIComponent(name)}${range ? `?${round(range)}` : ""}`),
   search: (
     p: string,
     q: string,

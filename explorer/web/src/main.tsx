@@ -2,6 +2,7 @@
 
 import { createSignal, Match, onCleanup, onMount, Show, Switch } from "solid-js";
 import { render } from "solid-js/web";
+import { AnalysisView } from "./analysis/view";
 import { lost, pending } from "./api";
 import { Dialogs } from "./chrome/dialogs";
 import { TopBar } from "./chrome/top-bar";
@@ -62,6 +63,9 @@ function Page() {
                     <Switch>
                       <Match when={app.view() === "timeline"}>
                         <TimelinePage card={card} />
+                      </Match>
+                      <Match when={app.view() === "analysis"}>
+                        <AnalysisView card={card} />
                       </Match>
                       <Match when={app.view() === "operators"}>
                         <OperatorsPanel card={card} full />

@@ -208,3 +208,33 @@ export interface Comparison {
   profiles: ComparedProfile[];
   roofline: Roofline | null;
 }
+
+/** One analysis as `GET …/analyses/{name}` answers; the rows are those of its SQL file. */
+export interface Analysis {
+  analysis: string;
+  range: string;
+  share_of: string;
+  facts: string[];
+  reason: string;
+  rows: Record<string, string | number | boolean | null>[];
+  at_peak?: Record<string, string | number | boolean | null>[];
+}
+
+export interface SplitRow {
+  step: number;
+  rank: number;
+  category: string;
+  time_ns: number;
+  span_ns: number;
+  share: number | null;
+}
+
+export interface InsightRow {
+  rule: string;
+  gain_ns: number;
+  share: number | null;
+  span_ns: number;
+  count: number;
+  formula: string;
+  evidence: { event_id: string; name: string; ns: number }[];
+}

@@ -2,7 +2,7 @@
 
 import type { Range } from "./types";
 
-export type View = "timeline" | "operators" | "compare";
+export type View = "timeline" | "analysis" | "operators" | "compare";
 
 /** A named moment of the profile. */
 export interface Mark {
@@ -23,7 +23,7 @@ export interface UrlState {
   marks: Mark[];
 }
 
-const VIEWS: readonly View[] = ["timeline", "operators", "compare"];
+const VIEWS: readonly View[] = ["timeline", "analysis", "operators", "compare"];
 
 export function parseUrl(search: string): UrlState {
   const q = new URLSearchParams(search);

@@ -12,6 +12,7 @@ export function TopBar() {
   const list = () => app.ok(app.profiles) ?? [];
   const views = (): { view: View; label: string }[] => [
     { view: "timeline", label: "Timeline" },
+    { view: "analysis", label: "Analysis" },
     { view: "operators", label: "Operators" },
     ...(list().length > 1 ? [{ view: "compare" as const, label: "Compare" }] : []),
   ];
