@@ -74,8 +74,8 @@ def test_each_executable_is_bound_by_launch_memory_or_compute(opened):
     assert compute.achieved_flops_per_second == pytest.approx(500e9)
     assert memory.achieved_bytes_per_second == pytest.approx(50e9)
     assert rows["launch"].text == (
-        "launch cost is 90% of device time; engine and DMA time reaches 10% of the memory roof (HBM share), the rest is "
-        "latency and waiting"
+        "launch cost is 90% of device time; engine and DMA time reaches 10% of the memory roof (HBM share), the rest "
+        "is latency and waiting"
     )
     assert found.far == 1
     assert [row.device_time_ns for row in found.rows] == sorted(

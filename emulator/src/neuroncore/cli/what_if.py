@@ -64,6 +64,8 @@ def _load(path: Path) -> tuple[list[Loaded], Counter[str]]:
 
     if not path.exists():
         raise CommandError(f"{path}: no such file or folder")
+    if path.suffix == ".ntff":
+        raise CommandError(f"{path}: a device profile holds no program. Give the NEFF it was recorded from")
     files = [path] if path.is_file() else sorted(path.rglob("*.neff"))
     if not files:
         raise CommandError(f"{path}: no *.neff in this folder. Capture with ProfileMode.DEVICE, or give a NEFF")
@@ -97,7 +99,7 @@ def changed(target: Target, changes: Sequence[str]) -> Target:
         if not equals:
             raise CommandError(f"--set {change}: write KEY=VALUE")
         if key not in known:
-            near = difflib.get_close_matches(key, known, 3, 0.5)
+            near = [name for name in known if key in name][:3] or difflib.get_close_matches(key, known, 3, 0.5)
             raise CommandError(
                 f"--set {change}: {target.name} has no number {key!r}"
                 f"{'; do you mean ' + ' or '.join(near) + '?' if near else ' (--list names them)'}"
@@ -192,6 +194,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     for row in answer["rows"]:
         if row["refused"]:
             yield f"  {row['name']}: {row['refused']}"
+    if any(row["refused"] for row in answer["rows"]):
+        yield "  A refused program has to be compiled for that target: record with NEURON_PLATFORM_TARGET_OVERRIDE set."
     if answer["total"]["launch_delta_ns"]:
         yield f"  launch cost: {answer['total']['launch_delta_ns']:+,} ns in all, not in the table"
     for note in answer["notes"]:

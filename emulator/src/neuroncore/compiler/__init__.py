@@ -151,11 +151,14 @@ def _check_module(module: Module, target: Target) -> None:
             _check_view(module.buffers, view.buffer, view.extent, f"{module.name}: primitive {number} ({prim.op})")
     total = sum(b.bytes for b in module.buffers if b.kind != "temp")
     if total > target.hbm_bytes:
-        largest = max(module.buffers, key=lambda b: b.bytes)
+        largest = max(range(len(module.buffers)), key=lambda number: module.buffers[number].bytes)
+        users = [p for p in module.prims if largest in {v.buffer for v in (*writes(p), *reads(p))}]
+        of = f" of {users[-1].op}{f' at {users[-1].source}' if users[-1].source else ''}" if users else ""
         raise CapacityError(
             f"{module.name}: its tensors need {total} B of HBM, a logical NeuronCore of {target.name} "
             f"has {target.hbm_bytes} B; "
-            f"the largest is {largest.name} with {largest.bytes} B. Use smaller tensors or split them over cores."
+            f"the largest is {module.buffers[largest].name}{of} with {module.buffers[largest].bytes} B. "
+            "Use smaller tensors or split them over cores."
         )
 
 

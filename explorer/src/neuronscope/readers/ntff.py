@@ -111,6 +111,8 @@ def _drawn(trace: Trace, programs: Mapping[str, DeviceProgram], runs: list[_Run]
         return runs
     first = list({run.neff: run for run in reversed(runs)}.values())
     text = "instructions and DMA of each NEFF's first execution only; all others are the same"
+    if len(first) == len(runs):
+        return runs
     trace.report.append(IngestWarning("device_rows_once", len(runs) - len(first), -1, "*.ntff", "summed up", text))
     return sorted(first, key=lambda run: (run.start_ns, run.execution_id))
 
@@ -207,33 +209,30 @@ def _lay_out(tables: dict[str, pa.Table], programs: Mapping[str, DeviceProgram],
             "DmaPacketAggregated": bases(lambda p: p.transfers.num_rows),
         },
     )
-    found: dict[str, dict[str, Any]] = {}
-    for neff, program in programs.items():
-        semaphores = series.Semaphores.of(program)
-        arrows, dma_wait = series.flows(program, semaphores)
-        made = {
-            "Instruction": instruction_columns(program, dma_wait),
-            "DmaPacketAggregated": transfer_columns(program),
-            "ActiveTime": series.active_time(program),
-            "SemaphoreUpdate": series.semaphore_updates(program, semaphores),
-            "Flow": arrows,
-            "SbufAllocation": series.allocations(program),
-            "SbufUsage": series.sbuf_usage(program),
-            "PsumUsage": series.psum_usage(program),
-            "HbmUsage": series.hbm_usage(program),
-            "DmaUsage": series.dma_usage(program),
-            "PendingDma": series.pending_dma(program),
-        }
-        for name, columns in made.items():
-            found.setdefault(name, {})[neff] = columns
-    times = ("start_ts", "end_ts", "timestamp", "trigger", "completion", "dma_trigger_start_ts", "dma_trigger_end_ts")
-    for name, columns_of in found.items():
+    # One table after the other: their columns together would be several times the memory.
+    semaphores = {neff: series.Semaphores.of(program) for neff, program in programs.items()}
+    arrows = {neff: series.flows(program, semaphores[neff]) for neff, program in programs.items()}
+    made: dict[str, Callable[[DeviceProgram], Mapping[str, Any]]] = {
+        "Flow": lambda program: arrows[program.neff][0],
+        "Instruction": lambda program: instruction_columns(program, arrows[program.neff][1]),
+        "DmaPacketAggregated": transfer_columns,
+        "ActiveTime": series.active_time,
+        "SemaphoreUpdate": lambda program: series.semaphore_updates(program, semaphores[program.neff]),
+        "SbufAllocation": series.allocations,
+        "SbufUsage": series.sbuf_usage,
+        "PsumUsage": series.psum_usage,
+        "HbmUsage": series.hbm_usage,
+        "DmaUsage": series.dma_usage,
+        "PendingDma": series.pending_dma,
+    }
+    times = ("start_ts", "end_ts", "timestamp", "trigger", "completion")
+    for name, columns in made.items():
         ids: dict[str, Any] = {}
         if name in layout.bases:
             ids["id"] = name
         elif name == "Flow":
             ids = {"in_id": lambda columns: columns["in_table"], "out_id": lambda columns: columns["out_table"]}
-        table = layout.table(name, columns_of, times, ids, {})
+        table = layout.table(name, {neff: columns(program) for neff, program in programs.items()}, times, ids, {})
         if table is not None:
             order = next((column for column in ("start_ts", "timestamp") if column in table.column_names), None)
             tables[name] = table.sort_by(order) if order else table
