@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from neuronscope.analysis import arrays, chain, events, overview
+from neuronscope.analysis import arrays, card, chain, events, overview
 from neuronscope.analysis.profile import Profile
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -36,6 +36,7 @@ def test_narrow_keeps_truth(values):
 def folder(build_tables, rmsnorm, write_tables, tmp_path, monkeypatch):
     """A profile as the library keeps it, small as it is with an index."""
     monkeypatch.setattr(arrays, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(arrays, "_LEAST_BYTES", 1)
     path = write_tables(build_tables(rmsnorm), tmp_path / "naive")
     (path / "manifest.json").write_text("{}")
     return path
@@ -45,6 +46,8 @@ def answers(profile):
     ids = [row["id"] for row in profile.rows("SELECT id FROM SystemProfileEvents ORDER BY id")]
     tile = profile.timeline.tile(0, profile.span_ns, 200).to_pylist()
     return (
+        card.profile_card(profile),
+        profile.default_range,
         tile,
         overview.overview(profile, 0, profile.span_ns, 50),
         [chain.chain(profile, identity) for identity in ids],
@@ -98,3 +101,16 @@ def test_a_read_only_folder_is_no_obstacle(folder, monkeypatch):
     monkeypatch.setattr(arrays.tempfile, "mkdtemp", refuse)
     assert answers(Profile("a", folder))[0]
     assert json.loads((folder / "manifest.json").read_text()) == {}
+
+
+def test_rows_by_id_are_those_of_the_query(folder):
+    profile = Profile("a", folder)
+    ids = [row["id"] for row in profile.rows("SELECT id FROM SystemProfileEvents ORDER BY id")]
+    for wanted in ([ids[0]], [ids[-1], ids[1]], [-5], []):
+        listed = ", ".join(map(str, wanted)) or "NULL"
+        query = f"FROM SystemProfileEvents WHERE id IN ({listed}) ORDER BY id"
+        by = lambda row: row["id"]  # noqa: E731
+        assert sorted(profile.rows_with("SystemProfileEvents", "id", wanted), key=by) == profile.rows(query)
+        named = profile.rows_with("SystemProfileEvents", "id", wanted, ("id", "name"))
+        assert sorted(named, key=by) == profile.rows(f"SELECT id, name {query}")
+    assert profile.rows_with("Execution", "event_id", [10**9]) == []

@@ -4,10 +4,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from neuronscope.analysis import Profile
+from neuronscope.analysis.arrays import Room
 from neuronscope.analysis.longest import LongestIndex
 from neuronscope.analysis.overview import Occupancy, overview
 from neuronscope.analysis.timeline import Timeline
 from neuronscope.analysis.timeline_gaps import Gaps
+from neuronscope.analysis.timeline_index import COLUMNS, fill, limits_of
 
 
 @st.composite
@@ -98,6 +100,46 @@ def test_tile_equals_brute_force(slices, start, length, width, tracks):
     want = by_looking_at_every_slice(slices, start, start + length, width, tracks)
     assert [row[:8] + row[9:] for row in got] == [row[:8] + row[9:] for row in want]
     np.testing.assert_allclose([row[8] for row in got], [row[8] for row in want], rtol=1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(slice_lists(), st.integers(1, 70), st.integers(1, 5))
+def test_an_index_made_in_pieces_and_in_files_is_the_same(tmp_path_factory, slices, size, apart):
+    rows = sorted(slices)
+    track, lane, start, duration = (np.array([row[at] for row in rows], np.int64) for at in range(4))
+    number = np.arange(len(rows))
+    values = (number * apart, track, lane, start, duration, number % 7, number % 5, number % 3, number % 11 == 0)
+    whole = {name: np.asarray(column, np.int64) for name, column in zip(COLUMNS, values, strict=True)}
+    pieces = [{name: column[at : at + size] for name, column in whole.items()} for at in range(0, len(rows), size)]
+    memory, files = Room(None), Room(tmp_path_factory.mktemp("index"))
+    fill(memory, [whole], limits_of(whole), len(rows))
+    fill(files, pieces, limits_of(whole), len(rows))
+    made, kept = memory.arrays(), files.finish()
+    assert set(made) == set(kept)
+    for label, facts in kept.items():
+        if "value" in facts:
+            assert set(made[label].tolist()) == {facts["value"]}
+        elif facts["count"]:
+            assert np.load(files.folder / f"{label}.npy").tolist() == made[label].tolist()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 900), st.integers(0, 90)), max_size=300),
+    st.integers(-10, 900),
+    st.integers(1, 500),
+    st.integers(0, 60),
+    st.sampled_from([None, {1}, {0, 2}]),
+)
+def test_gaps_of_a_window_are_those_that_a_look_at_each_finds(rows, start, length, least, tracks):
+    rows = sorted(rows)
+    track, begin, duration = (np.array([row[at] for row in rows], np.int64) for at in range(3))
+    found = Gaps.of(np.arange(len(rows)), track, begin, begin + duration).within(start, start + length, least, tracks)
+    assert found.tolist() == [
+        at
+        for at, (on, s, d) in enumerate(rows)
+        if d >= least and s < start + length and s + d > start and (tracks is None or on in tracks)
+    ]
 
 
 @settings(max_examples=200, deadline=None)

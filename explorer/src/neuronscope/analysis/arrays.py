@@ -29,6 +29,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 _VERSION = 2
 _LEAST_ROWS = 100_000
+_LEAST_BYTES = 1 << 20  # of tables that facts are kept of
 _META = "meta.json"
 
 
@@ -57,16 +58,13 @@ def kept_arrays(
     return made
 
 
-def kept_columns(
-    profile: Profile, name: str, tables: tuple[str, ...], rows: int, make: Callable[[Room], None]
-) -> Arrays:
+def kept_columns(profile: Profile, name: str, tables: tuple[str, ...], make: Callable[[Room], None]) -> Arrays:
     """Like `kept_arrays` for arrays that grow with the profile: `make` appends to the columns of a `Room`.
 
     Args:
         profile: whose tables.
         name: of the set of arrays, a file name.
         tables: the tables that the arrays are made from.
-        rows: how long the longest will be, about.
         make: fills the room; called a second time where the disk is full.
     """
     folder = _folder(profile)
@@ -75,7 +73,7 @@ def kept_columns(
         found = _load(folder / name, key)
         if found is not None:
             return found
-        if rows >= _LEAST_ROWS:
+        if profile.row_count(tables[0]) >= _LEAST_ROWS:
             with contextlib.suppress(OSError):
                 with _making(folder, name) as making:
                     room = Room(making)
@@ -96,7 +94,7 @@ def kept_columns(
 def kept_facts(profile: Profile, name: str, tables: tuple[str, ...], make: Callable[[], Any]) -> Any:
     """A value of JSON made from tables, from the profile's folder where it was kept and its tables are the same."""
     folder = _folder(profile)
-    if folder is None or profile.row_count(tables[0]) < _LEAST_ROWS:
+    if folder is None or not _large(profile, tables):
         return make()
     path, key = folder / f"{name}.json", f"{version('neuronscope')} {_key(profile, tables)}"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -158,7 +156,7 @@ class Room:
     """Where columns are made: in the files of a folder, or in memory."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+        self.folder = folder
         self._columns: dict[str, Column] = {}
         self._tables: dict[str, npt.NDArray[Any]] = {}
 
@@ -166,7 +164,7 @@ class Room:
         """A new column of `count` values between `low` and `high`; one of the same label is begun anew."""
         if label in self._columns:
             self._columns[label].close()
-        path = self._folder / f"{label}.npy" if self._folder else None
+        path = self.folder / f"{label}.npy" if self.folder else None
         made = self._columns[label] = Column(path, low, high, count)
         return made
 
@@ -174,8 +172,8 @@ class Room:
         """A new array of `count` values up to `high`, to be written in any order; -1 at first."""
         kind = kind_of(-1, high)
         made: npt.NDArray[Any]
-        if self._folder and count:
-            path = self._folder / f"{label}.npy"
+        if self.folder and count:
+            path = self.folder / f"{label}.npy"
             made = np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=(count,))
             made[:] = -1
         else:
@@ -243,6 +241,12 @@ def _folder(profile: Profile) -> Path | None:
     """Where a profile of the library keeps arrays; None for a folder that is somebody's original, and in memory."""
     directory = profile.directory
     return directory / "index" if directory is not None and (directory / "manifest.json").is_file() else None
+
+
+def _large(profile: Profile, tables: tuple[str, ...]) -> bool:
+    assert profile.directory is not None
+    files = (path for table in tables for path in profile.directory.glob(f"{table}*.parquet"))
+    return sum(path.stat().st_size for path in files) >= _LEAST_BYTES
 
 
 def _key(profile: Profile, tables: tuple[str, ...]) -> str:

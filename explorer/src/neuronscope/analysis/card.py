@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from neuronscope.analysis.arrays import kept_facts
 from neuronscope.analysis.operators import empty_text
 from neuronscope.analysis.units import format_ns, plural
 
@@ -97,7 +98,13 @@ def profile_line(profile: Profile) -> dict[str, Any]:
 
 
 def profile_card(profile: Profile) -> dict[str, Any]:
-    """The card of `GET /api/profiles/{p}`."""
+    """The card of `GET /api/profiles/{p}`; of a large profile it is worked out once and kept beside the tables."""
+    kept: dict[str, Any] = kept_facts(profile, "card", tuple(profile.tables), lambda: _profile_card(profile))
+    named = {"id": profile.id, "name": profile.name, "path": str(profile.source or profile.info.get("path", ""))}
+    return kept | named
+
+
+def _profile_card(profile: Profile) -> dict[str, Any]:
     origin = profile.origin_ns
     selected = profile.default_range
     groups: dict[str, list[dict[str, Any]]] = {}

@@ -54,21 +54,13 @@ def cards(profile: Profile, identities: Iterable[int]) -> dict[int, dict[str, An
         if row >= 0
     }
     others = [identity for identity in wanted.tolist() if identity not in drawn]
-    for row in _rows_of(profile, "SystemProfileEvents", "id", others, "id, name, start_ts, end_ts"):
+    for row in profile.rows_with("SystemProfileEvents", "id", others, ("id", "name", "start_ts", "end_ts")):
         drawn[row["id"]] = row | {"duration_ns": row["end_ts"] - row["start_ts"]}
     found: dict[int, dict[str, Any]] = {}
     for identity, call, kind in zip(wanted.tolist(), calls.tolist(), kinds.tolist(), strict=True):
         if identity in drawn:
             found[identity] = _card(profile, drawn[identity], call, kind)
     return found
-
-
-def _rows_of(
-    profile: Profile, table: str, column: str, identities: Iterable[int], columns: str = "*"
-) -> list[dict[str, Any]]:
-    """Rows whose `column` is one of the numbers. They stand in the text, so that DuckDB skips row groups by them."""
-    listed = ", ".join(str(int(identity)) for identity in identities)
-    return profile.rows(f"SELECT {columns} FROM {table} WHERE {column} IN ({listed})") if listed else []
 
 
 def _card(profile: Profile, row: Mapping[str, Any], call: bool, kind: int) -> dict[str, Any]:
@@ -120,7 +112,7 @@ def executions_of(profile: Profile, identity: int, limit: int = 500) -> list[dic
         rows = profile.timeline.positions(np.array(events, np.int64))
         starts = np.where(rows >= 0, profile.timeline.start[np.maximum(rows, 0)], 0)
         events = [events[at] for at in np.argsort(starts, kind="stable")[:limit].tolist()]
-    found = _rows_of(profile, "Execution", "event_id", events)
+    found = profile.rows_with("Execution", "event_id", events)
     return sorted(found, key=lambda row: (row["start_ts"], row["execution_id"]))[:limit]
 
 
@@ -133,7 +125,7 @@ def event_details(profile: Profile, identity: int) -> dict[str, Any]:
     card = cards(profile, [identity]).get(identity)
     if card is None:
         raise UnknownEventError(f"profile {profile.name} has no event {identity}")
-    raw = _rows_of(profile, "SystemProfileEvents", "id", [identity])[0]
+    raw = profile.rows_with("SystemProfileEvents", "id", [identity])[0]
     attributes = {
         key: value
         for key, value in raw.items()
@@ -145,7 +137,7 @@ def event_details(profile: Profile, identity: int) -> dict[str, Any]:
     execution = _execution(profile, executions[0]) if len(executions) == 1 else None
     gap = None
     if executions and card["role"] in ("execution", "copy"):
-        gap = next(iter(_rows_of(profile, "Gap", "next_event_id", [identity])), None)
+        gap = next(iter(profile.rows_with("Gap", "next_event_id", [identity])), None)
     return card | {
         "execution": execution,
         "gap_before": gap_card(profile, gap) if gap else None,

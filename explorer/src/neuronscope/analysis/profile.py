@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,9 +20,9 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from neuronscope.analysis.arrays import kept_facts
+from neuronscope.analysis.point_rows import PointRows
 from neuronscope.schema import own, published
 from neuronscope.store.query import SqlError as QueryError
 from neuronscope.store.query import check_query, first_line, time_limit
@@ -124,6 +124,9 @@ class Profile:
         self._lock = Lock()
         self._created: set[str] = set()
         self._files: dict[str, list[Path]] = {}
+        self._whole: dict[str, Path] = {}  # tables that are one file with all columns
+        self._points: dict[tuple[str, str], PointRows] = {}
+        self._connection.execute("SET parquet_metadata_cache = true")  # a folder of the library doesn't change
         schemas = table_schemas()
         if isinstance(tables, Path):
             for path in sorted(tables.glob("*.parquet")):
@@ -131,7 +134,10 @@ class Profile:
                 self._files.setdefault(table_name, []).append(path)
             for table_name, paths in self._files.items():
                 listed = ", ".join(_sql_text(_escape_glob(str(path.resolve()))) for path in paths)
-                added = _absent_columns(table_name, pq.read_schema(paths[0]).names)
+                present = self._connection.sql(f"FROM read_parquet([{listed}], union_by_name := true) LIMIT 0").columns
+                added = _absent_columns(table_name, present)
+                if len(paths) == 1 and not added:
+                    self._whole[table_name] = paths[0]
                 self._connection.execute(
                     f'CREATE VIEW "{table_name}" AS '
                     f"SELECT *{added} FROM read_parquet([{listed}], union_by_name := true)"
@@ -153,7 +159,6 @@ class Profile:
             folder = str(self.directory.resolve())
             allowed = ", ".join(_sql_text(text) for text in (folder, _escape_glob(folder)))  # compared as text
             self._connection.execute(f"SET allowed_directories = [{allowed}]")
-        self._connection.execute("SET parquet_metadata_cache = true")  # a folder of the library doesn't change
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
@@ -200,6 +205,29 @@ class Profile:
         if not parts:
             return {name: np.zeros(0, np.int64) for name in self.query(f"FROM ({text}) LIMIT 0").column_names}
         return {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+
+    def rows_with(
+        self, table: str, column: str, values: Iterable[int], columns: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Rows of a table whose `column` is one of some ids; at any size of the profile in milliseconds."""
+        wanted = [int(value) for value in values]
+        if not wanted:
+            return []
+        points = self._point_rows(table, column)
+        found = points.rows(wanted, columns) if points is not None else None
+        if found is not None:
+            return found
+        # The ids stand in the text, so that DuckDB skips row groups by them.
+        shown, listed = ", ".join(columns or ("*",)), ", ".join(map(str, wanted))
+        return self.rows(f'SELECT {shown} FROM "{table}" WHERE "{column}" IN ({listed})')
+
+    def _point_rows(self, table: str, column: str) -> PointRows | None:
+        if table not in self._whole:
+            return None
+        with self._lock:
+            if (table, column) not in self._points:
+                self._points[table, column] = PointRows(self._whole[table], column)
+            return self._points[table, column]
 
     def row_count(self, table: str) -> int:
         """Number of rows of a table."""
@@ -280,7 +308,8 @@ class Profile:
     def default_range(self) -> Range:
         """The last complete step that launched device work (any complete step where none did), else everything."""
         complete = [step for step in self.steps if step.complete]
-        worked = {row["step"] for row in self.rows("SELECT DISTINCT step FROM Execution WHERE step >= 0")}
+        query = "SELECT DISTINCT step FROM Execution WHERE step >= 0 ORDER BY step"
+        worked = set(kept_facts(self, "steps", ("Execution",), lambda: [row["step"] for row in self.rows(query)]))
         complete = [step for step in complete if step.number in worked] or complete
         if not complete:
             return self.whole_range
@@ -376,8 +405,10 @@ class Profile:
         return roofline(self, selected, **peaks)
 
     def close(self) -> None:
-        """Release the database."""
+        """Release the database and the files."""
         self._connection.close()
+        for points in self._points.values():
+            points.close()
 
 
 def slug(name: str) -> str:

@@ -50,9 +50,9 @@ def slice_arrays(profile: Profile) -> Arrays:
     limited = ", ".join(f"min({sql})::BIGINT, max({sql})::BIGINT" for sql in _IN_SQL.values())
     shown = ", ".join(f"({sql})::BIGINT AS {name}" for name, sql in _IN_SQL.items())
     origin = profile.origin_ns
-    rows = profile.row_count("Slice")
 
     def make(room: Room) -> None:
+        rows = profile.row_count("Slice")
         found = [int(value or 0) for value in profile.rows(f"SELECT {limited} FROM Slice")[0].values()]
         limits = {name: (found[2 * at], found[2 * at + 1]) for at, name in enumerate(_IN_SQL)}
         for order in ("", " ORDER BY track_id, lane, start_ts"):
@@ -63,7 +63,7 @@ def slice_arrays(profile: Profile) -> Arrays:
             except _UnsortedError:
                 continue
 
-    return kept_columns(profile, "timeline", ("Slice",), rows, make)
+    return kept_columns(profile, "timeline", ("Slice",), make)
 
 
 def _relative(batches: Iterable[Any], origin: int) -> Iterator[Slices]:
