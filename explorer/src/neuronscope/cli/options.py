@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DataPath", "Host", "Json", "Names", "OnePath", "Paths", "Port"]
+__all__ = ["DataPath", "Host", "Json", "Names", "OnePath", "Paths", "Port", "ReadOnly", "UploadLimit"]
 
 Paths = Annotated[
     list[str], typer.Argument(metavar="PATH...", help="Trace files or session folders; NAME=PATH names one.")
@@ -23,3 +23,5 @@ Host = Annotated[str, typer.Option("--host", help="Address to listen on; the def
 Port = Annotated[
     int, typer.Option("--port", min=0, max=65535, help="Port; a taken one moves to the next free. 0: any.")
 ]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Take no uploads.")]
+UploadLimit = Annotated[int, typer.Option("--upload-limit", metavar="GIB", min=1, help="The most one upload may have.")]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from neuronscope.cli.options import DataPath, Host, Names, Port
+from neuronscope.cli.options import DataPath, Host, Names, Port, ReadOnly, UploadLimit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from neuronscope.analysis.profile import Profile
 
-__all__ = ["serve", "serve_profiles"]
+__all__ = ["Library", "serve", "serve_profiles"]
 
 
 def serve(
@@ -25,18 +27,33 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 3001,
     data_path: DataPath = None,
+    read_only: ReadOnly = False,
+    upload_limit: UploadLimit = 64,
 ) -> None:
     """Serve the page over profiles without printing their facts."""
     from neuronscope.analysis.library import library_profiles
     from neuronscope.cli.opening import open_profiles
 
     profiles = open_profiles(paths, name, data_path) if paths else library_profiles(data_path)
-    serve_profiles(profiles, host, port, open_browser=False)
+    serve_profiles(
+        profiles, host, port, open_browser=False, library=None if read_only else Library(data_path, upload_limit)
+    )
 
 
-def serve_profiles(profiles: Sequence[Profile], host: str, port: int, open_browser: bool) -> None:
+@dataclass(frozen=True)
+class Library:
+    """Where uploads go, and how many GiB one may have."""
+
+    data_path: Path | None
+    upload_limit: int
+
+
+def serve_profiles(
+    profiles: Sequence[Profile], host: str, port: int, open_browser: bool, library: Library | None
+) -> None:
     """Bind, print the link (and over SSH the tunnel command), serve until interrupted."""
     from neuronscope.server import run
+    from neuronscope.store import Store
 
     server = run.bind(host, port)
     token = None if run.is_loopback(server) else secrets.token_urlsafe(18)
@@ -57,4 +74,7 @@ def serve_profiles(profiles: Sequence[Profile], host: str, port: int, open_brows
 
             webbrowser.open(link)
 
-    run.serve(profiles, server, ready, token)
+    if library is None:
+        run.serve(profiles, server, ready, token)
+    else:
+        run.serve(profiles, server, ready, token, Store(library.data_path), library.upload_limit << 30)

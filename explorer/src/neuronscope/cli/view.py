@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neuronscope.cli.export import OutputFile, OutputFormat
-from neuronscope.cli.options import DataPath, Host, Names, Port
+from neuronscope.cli.options import DataPath, Host, Names, Port, ReadOnly, UploadLimit
 from neuronscope.formats.errors import NeuronscopeError
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def view(
         typer.Option("--system-trace-filter-instance-id", metavar="A,B,…", help="Only these instances."),
     ] = None,
     data_path: DataPath = None,
+    read_only: ReadOnly = False,
+    upload_limit: UploadLimit = 64,
 ) -> None:
     """Read profiles, print what was found and their largest facts, and serve the page until Ctrl-C."""
     from neuronscope.analysis.filter import filtered
@@ -101,9 +103,9 @@ def view(
         raise NeuronscopeError("--output-file needs --output-format")
     _print(profiles)
     if not no_serve:
-        from neuronscope.cli.serve import serve_profiles
+        from neuronscope.cli.serve import Library, serve_profiles
 
-        serve_profiles(profiles, host, port, open_browser)
+        serve_profiles(profiles, host, port, open_browser, None if read_only else Library(data_path, upload_limit))
 
 
 def _print(profiles: list[Profile]) -> None:

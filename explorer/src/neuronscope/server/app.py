@@ -1,4 +1,4 @@
-"""Routes of docs/http-api.md over opened profiles. `neuronscope.analysis` computes every answer; nothing is written."""
+"""Routes of docs/http-api.md over opened profiles: `neuronscope.analysis` computes answers, `uploads` takes files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from threading import Lock
 from typing import Any
 
 import duckdb
@@ -23,12 +24,16 @@ from starlette.routing import Route
 from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, roofline, top
 from neuronscope.analysis.catalog import ANALYSES, UnknownAnalysisError, analyse
 from neuronscope.analysis.events import UnknownEventError
+from neuronscope.analysis.library import of_stored
 from neuronscope.analysis.overview import overview as overview_of
-from neuronscope.analysis.profile import Profile, Range
+from neuronscope.analysis.profile import Profile, Range, unique_names
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers.wording import printable
 from neuronscope.server import openapi, query
+from neuronscope.server.upload_routes import upload_routes
+from neuronscope.server.uploads import DEFAULT_LIMIT_BYTES, UploadError, Uploads
 from neuronscope.server.web import page
+from neuronscope.store import Store
 
 __all__ = ["ARROW_TYPE", "create_app"]
 
@@ -53,11 +58,33 @@ class _NotFoundError(NeuronscopeError, KeyError):
         return str(self.args[0])
 
 
-def create_app(profiles: Sequence[Profile]) -> Starlette:
-    """The application for these profiles, in this order; their ids must differ."""
+def create_app(
+    opened: Sequence[Profile], store: Store | None = None, upload_limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Starlette:
+    """The application.
+
+    Args:
+        opened: profiles, in this order; their ids must differ.
+        store: the library that takes uploads; None: none are taken.
+        upload_limit_bytes: of one upload.
+    """
+    profiles = list(opened)
+    adding = Lock()
     by_id = {profile.id: profile for profile in profiles}
     if len(by_id) != len(profiles):
         raise ValueError("profile ids must be unique")
+
+    def add(identity: str, name: str) -> str:
+        """Open a profile of the library beside the others; its id here."""
+        assert store is not None
+        with adding:
+            chosen = unique_names([*(profile.name for profile in profiles), name])[-1]
+            profile = of_stored(store.open(identity), chosen)
+            by_id[profile.id] = profile
+            profiles.append(profile)
+        return profile.id
+
+    uploads = Uploads(store, add, upload_limit_bytes) if store is not None else None
 
     def find(identity: str) -> Profile:
         try:
@@ -227,16 +254,18 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
     routes = [Route(path, _json_endpoint(handler)) for path, handler in json_routes]
     routes.append(Route(f"{prefix}/tiles", tiles))
     routes.append(Route(f"{prefix}/sql", sql, methods=["POST"]))
+    routes += upload_routes(uploads)
     routes.append(Route("/api/docs", api_page))
     routes.append(Route("/api/{rest:path}", _no_route))
     routes.append(Route("/{path:path}", page))
-    return Starlette(
+    application = Starlette(
         routes=routes,
         middleware=[Middleware(GZipMiddleware, minimum_size=1400, compresslevel=2)],
         exception_handlers={
             _NotFoundError: _failure(404),
             _GoneError: _failure(410),
             duckdb.IOException: unreadable,
+            UploadError: _upload_failure,
             UnknownEventError: _failure(404),
             UnknownAnalysisError: _failure(404),
             NeuronscopeError: _failure(400),
@@ -244,6 +273,8 @@ def create_app(profiles: Sequence[Profile]) -> Starlette:
             Exception: _broken,
         },
     )
+    application.state.uploads = uploads
+    return application
 
 
 def _again(profiles: Sequence[Profile]) -> str:
@@ -282,9 +313,14 @@ def _failure(status: int) -> Callable[[Request, Exception], Response]:
     return handler
 
 
+def _upload_failure(_: Request, error: Exception) -> Response:
+    assert isinstance(error, UploadError)
+    return _error(error.status, str(error))
+
+
 def _http_failure(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    text = "only GET is answered here (POST at …/sql)" if error.status_code == 405 else error.detail
+    text = "this route answers to another method: see /api/docs" if error.status_code == 405 else error.detail
     return _error(error.status_code, text)
 
 

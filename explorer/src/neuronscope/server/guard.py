@@ -1,7 +1,8 @@
 """Who may ask: on loopback only pages of this machine's own address, elsewhere only who has the token.
 
 A page of any site can make its own host name resolve to 127.0.0.1 and then read this server as if it were its own (DNS
-rebinding); the Host header gives it away.
+rebinding); the Host header gives it away. And it can send requests without reading the answers: what would change
+something is refused when its Origin header names another site.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Guard:
         if self.hosts is not None and host not in self.hosts:
             text = f"this server answers to {', '.join(sorted(self.hosts))}, not to {host!r}"
             await _answer(send, 403, text)
+        elif scope["method"] not in ("GET", "HEAD") and _foreign(headers):
+            await _answer(send, 403, f"a page of {headers['origin'][:200]} may not change anything here")
         elif self.token is None:
             await self.app(scope, receive, send)
         else:
@@ -68,6 +71,12 @@ class Guard:
 
     def _right(self, offered: str) -> bool:
         return hmac.compare_digest(offered.encode(), str(self.token).encode())
+
+
+def _foreign(headers: dict[str, str]) -> bool:
+    """Whether a browser says that the page which asks came from elsewhere."""
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").strip().lower()
 
 
 def _host_name(header: str) -> str:

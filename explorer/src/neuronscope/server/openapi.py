@@ -31,6 +31,13 @@ class RouteSpec:
     parameters: tuple[Parameter, ...] = ()
     answer: str = "application/json"
     body: str = ""
+    method: str = ""
+    file: bool = False
+
+    @property
+    def verb(self) -> str:
+        """The method in capitals."""
+        return self.method or ("POST" if self.body else "GET")
 
 
 _START = Parameter("start", "integer", "ns relative to the profile's origin; default its beginning")
@@ -108,6 +115,23 @@ ROUTES: tuple[RouteSpec, ...] = (
             ),
         ),
     ),
+    RouteSpec("/api/uploads", "Whether uploads are taken, their limit, and those of this server."),
+    RouteSpec(
+        "/api/uploads",
+        "Begin an upload. Or send one file as application/octet-stream with its name: it is received, read and opened.",
+        (Parameter("name", "string", "the file's name, when the body is the file", example="trace.json.gz"),),
+        body='{"name": "run 7", "size": 1000000}',
+    ),
+    RouteSpec(
+        "/api/uploads/{u}/files/{path}",
+        "One file of an upload, as the body; path is its place in the upload, as in rank0/trace.json.",
+        method="PUT",
+        file=True,
+    ),
+    RouteSpec("/api/uploads/{u}/read", "All files are there: read the upload and open the profile.", body="{}"),
+    RouteSpec("/api/uploads/{u}", "How far an upload is: receiving, reading, done, failed or cancelled."),
+    RouteSpec("/api/uploads/{u}/events", "The same as server-sent events, until it ends.", answer="text/event-stream"),
+    RouteSpec("/api/uploads/{u}", "Cancel an upload; what it left is removed.", method="DELETE"),
     RouteSpec("/api/openapi.json", "This description."),
     RouteSpec("/api/docs", "This description as a page.", answer="text/html"),
 )
@@ -116,6 +140,8 @@ ROUTES: tuple[RouteSpec, ...] = (
 _PATH_PARAMETERS = {
     "p": Parameter("p", "string", "profile id", required=True),
     "id": Parameter("id", "string", "event id", required=True),
+    "u": Parameter("u", "string", "upload id", required=True),
+    "path": Parameter("path", "string", "the file's place in the upload", required=True),
     "name": Parameter("name", "string", "analysis: steps, insights, overlap, ranks, memory, …", required=True),
 }
 
@@ -129,7 +155,7 @@ def document(version: str) -> dict[str, Any]:
             "version": version,
             "description": "Times are integer nanoseconds relative to a profile's origin; ids are text.",
         },
-        "paths": {route.path: {"post" if route.body else "get": _operation(route)} for route in ROUTES},
+        "paths": _paths(),
         "components": {
             "schemas": {
                 "Error": {
@@ -140,6 +166,13 @@ def document(version: str) -> dict[str, Any]:
             }
         },
     }
+
+
+def _paths() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        found.setdefault(route.path, {})[route.verb.lower()] = _operation(route)
+    return found
 
 
 def _operation(route: RouteSpec) -> dict[str, Any]:
@@ -167,9 +200,12 @@ def _operation(route: RouteSpec) -> dict[str, Any]:
     if route.body:
         example: Mapping[str, Any] = json.loads(route.body)
         kinds = {key: {"type": "string" if isinstance(value, str) else "number"} for key, value in example.items()}
-        schema = {"type": "object", "properties": kinds, "required": ["query"]}
+        needed = [key for key in ("query", "name") if key in kinds]
+        schema = {"type": "object", "properties": kinds} | ({"required": needed} if needed else {})
         content = {"application/json": {"schema": schema, "example": example}}
         operation["requestBody"] = {"required": True, "content": content}
+    if route.file:
+        operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return operation
 
 
@@ -189,8 +225,7 @@ def page_html(version: str) -> str:
         "origin; ids are text. Errors are <code>{&quot;error&quot;: text}</code>.</p>",
     ]
     for route in ROUTES:
-        method = "POST" if route.body else "GET"
-        parts.append(f"<h2><code>{method} {html.escape(route.path)}</code></h2><p>{html.escape(route.doc)}</p>")
+        parts.append(f"<h2><code>{route.verb} {html.escape(route.path)}</code></h2><p>{html.escape(route.doc)}</p>")
         if route.body:
             parts.append(f"<p>Body: <code>{html.escape(route.body)}</code></p>")
         if route.answer != "application/json":

@@ -14,6 +14,8 @@ from neuronscope.analysis.profile import Profile
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.server.app import create_app
 from neuronscope.server.guard import LOOPBACK, Guard
+from neuronscope.server.uploads import DEFAULT_LIMIT_BYTES
+from neuronscope.store import Store
 
 __all__ = ["ServeError", "bind", "is_loopback", "serve", "tunnel_command", "url"]
 
@@ -80,6 +82,8 @@ def serve(
     server: socket.socket,
     on_ready: Callable[[], None] | None = None,
     token: str | None = None,
+    store: Store | None = None,
+    upload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> None:
     """Serve until interrupted (Ctrl-C, SIGTERM); on loopback only to requests that name this machine (`Guard`).
 
@@ -88,10 +92,13 @@ def serve(
         server: from `bind`.
         on_ready: called before the first request is taken.
         token: what clients must know; None: nothing.
+        store: the library that takes uploads; None: none are taken.
+        upload_limit_bytes: of one upload.
     """
     hosts = LOOPBACK | {str(server.getsockname()[0])} if is_loopback(server) else None
+    application = create_app(profiles, store, upload_limit_bytes)
     config = uvicorn.Config(
-        Guard(create_app(profiles), hosts, token),
+        Guard(application, hosts, token),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -99,4 +106,8 @@ def serve(
     )
     if on_ready is not None:
         on_ready()
-    uvicorn.Server(config).run(sockets=[server])
+    try:
+        uvicorn.Server(config).run(sockets=[server])
+    finally:
+        if application.state.uploads is not None:
+            application.state.uploads.close()

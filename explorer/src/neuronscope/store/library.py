@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from neuronscope.formats.errors import NeuronscopeError
@@ -25,12 +26,13 @@ from neuronscope.readers.wording import printable
 from neuronscope.store._lock import locked
 from neuronscope.store.profile import MANIFEST, Profile, result_to_json
 
-__all__ = ["STORE_VERSION", "Store", "StoreError", "default_data_path"]
+__all__ = ["STORE_VERSION", "Going", "Store", "StoreError", "default_data_path"]
 
 STORE_VERSION = 4  # raise it when tables change: profiles of another version are made anew from their source
 _HASHED_BYTES = 4 << 20  # files up to this size are recognized by content too
 _LATEST = "@latest"
 _MAKING = ".making-"
+_DELETED = ".deleted-"
 _OLD = "old"
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -50,6 +52,14 @@ def default_data_path() -> Path:
     else:
         base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     return base / "neuronscope"
+
+
+@dataclass(frozen=True)
+class Going:
+    """A folder that goes with a deleted profile, and how large it is."""
+
+    path: Path
+    size_bytes: int
 
 
 class Store:
@@ -124,6 +134,34 @@ class Store:
             if (left / _OLD).is_dir() and not final.exists():
                 (left / _OLD).rename(final)
             shutil.rmtree(left, ignore_errors=True)
+        for left in self._profiles.glob(f"{_DELETED}{identity}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def delete(self, profile_id: str) -> list[Going]:
+        """Delete a profile and what was uploaded for it; the original elsewhere stays. Returns what went.
+
+        Raises:
+            KeyError: no such profile.
+            OSError: it can't be removed.
+        """
+        profile = self.open(profile_id)
+        goes = self.what_goes(profile)
+        with locked(self._profiles / f".{profile_id}.lock"):
+            gone = Path(tempfile.mkdtemp(prefix=f"{_DELETED}{profile_id}-", dir=self._profiles))
+            profile.path.rename(gone / _OLD)  # from here on nobody sees it
+            shutil.rmtree(gone)
+        for one in goes[1:]:
+            shutil.rmtree(one.path, ignore_errors=True)
+        return goes
+
+    def what_goes(self, profile: Profile) -> list[Going]:
+        """What `delete` would remove: the profile's folder first, then what was uploaded for it."""
+        folders = [profile.path]
+        uploads = (self.root / "uploads").resolve()
+        source = profile.source
+        if source.is_relative_to(uploads) and source != uploads:
+            folders.append(uploads / source.relative_to(uploads).parts[0])
+        return [Going(folder, _size(folder)) for folder in folders if folder.is_dir()]
 
     def open(self, profile_id: str) -> Profile:
         """Open a profile by id.
@@ -204,8 +242,12 @@ def _fingerprint(reader: Reader) -> str:
     return digest.hexdigest()
 
 
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def _identity(source: Path) -> str:
-    """A readable, URL-safe id that is the same for the same path."""
+    """A readable, URL-safe id of a profile that is the same for the same (resolved) path."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", _name(source)).strip("-").lower()[:48] or "profile"
     return f"{slug}-{hashlib.sha256(os.fsencode(source)).hexdigest()[:8]}"
 
