@@ -15,7 +15,7 @@ idle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse,
 from neuroncore.compiler.ir import Buffer, Module, format_module, reads, writes
 from neuroncore.compiler.lowering import LOWERINGS, VIEWS, op_parts
 from neuroncore.compiler.pipeline import Ordered, pipeline
+from neuroncore.compiler.rolled import Item, Rolled, every_iteration
 from neuroncore.compiler.tile import Block, Estimated, Tiled, tile
 from neuroncore.errors import CapacityError, VerifyError
 from neuroncore.graph import Graph
@@ -80,7 +81,7 @@ def _synchronize(ordered: Ordered, target: Target) -> Compiled:
     if not any(isinstance(s, Estimated) for s in ordered.segments):
         return Compiled(program, (program,) if whole else ())
     pieces: list[Program | Estimated] = []
-    body: list[Instruction] = []
+    body: list[Instruction | Loop] = []
     for segment in (*ordered.segments, None):
         if isinstance(segment, tuple):
             body += segment
@@ -93,7 +94,7 @@ def _synchronize(ordered: Ordered, target: Target) -> Compiled:
     return Compiled(program, tuple(pieces))
 
 
-def _used(tiles: tuple[_Tile, ...], body: list[Instruction]) -> tuple[_Tile, ...]:
+def _used(tiles: tuple[_Tile, ...], body: list[Instruction | Loop]) -> tuple[_Tile, ...]:
     names = {a.buffer for i in Program("", (), (), tuple(body)).text() for _, a in i.accesses()}
     return tuple(t for t in tiles if t.name in names)
 
@@ -112,13 +113,24 @@ def _print_block(block: Block | Estimated) -> str:
         return f"estimate {block.op}: {block.duration_ns} ns, {block.reason}\n"
     lines = [f"kernel {block.kernel}"]
     lines += [f"  {text}" for text in _instruction_lines(block.prologue)]
-    for number, iteration in enumerate(block.iterations):
-        lines.append(f" iteration {number}")
-        lines += [f"  {text}" for text in _instruction_lines(tuple(i for i, _ in iteration))]
+    lines += _item_lines(block.iterations, " ")
     return "\n".join(lines) + "\n"
 
 
-def _instruction_lines(instructions: tuple[Instruction, ...]) -> list[str]:
+def _item_lines(items: tuple[Item, ...], indent: str) -> Iterator[str]:
+    number = 0
+    for item in items:
+        if isinstance(item, Rolled):
+            yield f"{indent}loop {item.name} {item.count} {{"
+            yield from _item_lines(item.items, indent + " ")
+            yield f"{indent}}}"
+            continue
+        yield f"{indent}iteration {number}"
+        yield from (f"{indent} {text}" for text in _instruction_lines(tuple(i for i, _ in item)))
+        number += 1
+
+
+def _instruction_lines(instructions: tuple[Instruction | Loop, ...]) -> list[str]:
     text = print_program(Program("", (), (), instructions))
     return text.rstrip("\n").split("\n")[1:]
 
@@ -188,7 +200,7 @@ def _check_tiled(tiled: Tiled, target: Target) -> None:
     names = {t.name for t in tiled.tensors} | {t.name for k in tiled.tiles for t in k}
     for block in tiled.blocks:
         if isinstance(block, Block):
-            for iteration in block.iterations:
+            for iteration in every_iteration(block.iterations):
                 for instruction, _ in iteration:
                     for name, access in instruction.accesses():
                         if access.buffer not in names:

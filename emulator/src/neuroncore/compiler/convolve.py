@@ -104,6 +104,27 @@ class _Convolution:
                 for x in range(0, self.out_columns, columns):
                     yield _Block(image, 1, y, min(rows, self.out_rows - y), x, min(columns, self.out_columns - x))
 
+    def walk(self, first: int = 0) -> Iterator[int]:
+        """Numbers of the blocks from `first` on, those of loops that repeat left out; counters start anew in each.
+
+        Blocks of whole images, or the blocks of one image, are those of the next two images moved along.
+        """
+        blocks = self.block_list
+        same = next((n for n, b in enumerate(blocks) if b.image != blocks[0].image), len(blocks))  # per step
+        whole = sum(1 for b in blocks[::same] if b.images == blocks[0].images)
+        begin = -(-first // same)
+        for number in range(first, min(begin * same, len(blocks))):
+            yield self._restarted(number)
+        for step in self.tiler.rolled(max(0, whole - begin), 2):
+            for number in range((begin + step) * same, (begin + step + 1) * same):
+                yield self._restarted(number)
+        for number in range(max(begin, whole) * same, len(blocks)):
+            yield self._restarted(number)
+
+    def _restarted(self, number: int) -> int:
+        self.turns = self.copies = number
+        return number
+
     def groups(self, block: _Block, limit: int) -> Iterator[_Block]:
         """A block in parts of at most `limit` positions."""
         plane = block.rows * block.columns
@@ -212,14 +233,14 @@ class _Forward(_Convolution):
 
     def run(self) -> None:
         """For every set of output channels: its filters, then all positions."""
-        step = groups = 0
         for number, first in enumerate(range(0, self.outs, self.together)):
             outs = min(self.together, self.outs - first)
             with self.tiler.iteration():
                 self.tiler.stage = 0
                 filters = [self._filters(c, first, outs, number % 2) for c in range(self.channel_tiles)]
                 bias = self._bias(first, outs, number % 2)
-            for block in self.block_list:
+            for step in self.walk():
+                block, groups = self.block_list[step], step
                 with self.tiler.iteration():
                     self.tiler.stage = 0
                     inputs = [self.input_tile(block, c, step % 2) for c in range(self.channel_tiles)]
@@ -233,7 +254,6 @@ class _Forward(_Convolution):
                             groups += 1
                             done += part.positions
                         self._store(block, first + out, parts, result)
-                step += 1
         self.tiler.stage = -1
 
     def _result(self, step: int) -> Tile:
@@ -365,7 +385,6 @@ class _FilterGradient(_Convolution):
     def run(self) -> None:
         """For every channel tile, set of taps and set of output channels: all positions, then the result."""
         self.tiler.stage = 0
-        step = 0
         for channel_tile in range(self.channel_tiles):
             channels = min(_PARTITIONS, self.channels - channel_tile * _PARTITIONS)
             per_bank = max(1, _BANK // channels)
@@ -375,15 +394,18 @@ class _FilterGradient(_Convolution):
                 out_tiles = _GRADIENT_BANKS // banks
                 for first_out in range(0, self.outs, out_tiles * _PARTITIONS):
                     outs = range(first_out, min(self.outs, first_out + out_tiles * _PARTITIONS), _PARTITIONS)
-                    started = False
-                    for block in self.block_list:
+                    for step in self._from_zero():
                         with self.tiler.iteration():
-                            step += 1
-                            self._block(block, channel_tile, channels, taps, per_bank, outs, step, started)
-                        started = True
+                            block = self.block_list[step]
+                            self._block(block, channel_tile, channels, taps, per_bank, outs, step, step > 0)
                     with self.tiler.iteration():
                         self._results(channel_tile, channels, first_tap, taps, per_bank, outs)
         self.tiler.stage = -1
+
+    def _from_zero(self) -> Iterator[int]:
+        """Numbers of the blocks; the first one starts the sums."""
+        yield self._restarted(0)
+        yield from self.walk(1)
 
     def _block(
         self, block: _Block, channel_tile: int, channels: int, taps: list[tuple[int, int]], per_bank: int, outs: range,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
 from neuroncore.compiler.fuse import Layout
 
-__all__ = ["Piece", "pieces", "runs"]
+__all__ = ["Piece", "merged", "pieces", "row_loops", "runs"]
 
 Dims = tuple[tuple[int, int], ...]
 
@@ -91,3 +91,46 @@ def _rows(dims: Dims, row: int, rows: int) -> Iterator[tuple[int, int, int, int]
             offset += index * s
         yield done, count, offset, stride
         done += count
+
+
+def merged(dims: Dims) -> Dims:
+    """(size, stride) axes with neighbours joined that one stride walks."""
+    result: list[tuple[int, int]] = []
+    for size, stride in dims:
+        if size == 1:
+            continue
+        if result and result[-1][1] == stride * size:
+            result[-1] = (result[-1][0] * size, stride)
+        else:
+            result.append((size, stride))
+    return tuple(result)
+
+
+def row_loops(axes: Iterable[Dims], rows: int, height: int) -> tuple[int, ...] | None:
+    """Nested loops over tiles of `height` rows in each of which every one of `axes` advances by one stride.
+
+    Args:
+        axes: row axes of the layouts that are walked together, outermost first.
+        rows: their product.
+        height: rows of a tile.
+
+    Returns:
+        Counts of the loops, outermost first; the product is the number of whole tiles. Only a single loop may leave
+        rows over. None where tiles would straddle axes unevenly.
+    """
+    cuts = set()
+    for dims in axes:
+        inner = 1
+        for size, _ in reversed(merged(dims)[1:]):
+            inner *= size
+            cuts.add(inner)
+    counts: list[int] = []
+    size = height
+    for cut in sorted(cuts):
+        if height % cut == 0:
+            continue  # a tile is whole groups of `cut` rows: a transfer each, all alike
+        if cut % size or rows % cut:
+            return None
+        counts.insert(0, cut // size)
+        size = cut
+    return (rows // size, *counts)

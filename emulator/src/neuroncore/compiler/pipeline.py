@@ -8,22 +8,23 @@ then its input is there. DMA loads need no such help: Sync, which triggers them,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from neuroncore.compiler.tile import Block, Estimated, Tiled
+from neuroncore.compiler.rolled import Item, Rolled, every_iteration, overlap
+from neuroncore.compiler.tile import Estimated, Tiled
 from neuroncore.errors import VerifyError
-from neuroncore.isa import INSTRUCTIONS, Access, Instruction
+from neuroncore.isa import INSTRUCTIONS, Access, Instruction, Loop
 
 __all__ = ["Ordered", "pipeline"]
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """Straight-line instructions per kernel in issue order, and the estimates between them."""
+    """Instructions and loops per kernel in issue order, and the estimates between them."""
 
     tiled: Tiled
-    segments: tuple[tuple[Instruction, ...] | Estimated, ...]
+    segments: tuple[tuple[Instruction | Loop, ...] | Estimated, ...]
 
 
 def pipeline(tiled: Tiled) -> Ordered:
@@ -32,37 +33,31 @@ def pipeline(tiled: Tiled) -> Ordered:
     Raises:
         VerifyError: the new order would let an instruction see another value than before.
     """
-    segments: list[tuple[Instruction, ...] | Estimated] = []
+    segments: list[tuple[Instruction | Loop, ...] | Estimated] = []
     tensors = {t.name for t in tiled.tensors}
     for block in tiled.blocks:
         if isinstance(block, Estimated):
             segments.append(block)
             continue
-        naive = [*block.prologue, *(i for iteration in block.iterations for i, _ in iteration)]
-        for depth in (6, 5, 4, 3, 2, 1):
-            ordered = [*block.prologue, *_overlapped(block, depth)]
-            if depth == 1 or _same_values(naive, ordered, tensors):
+        items = _staged(block.iterations)
+        deepest = 1 + max((stage for it in every_iteration(items) for _, stage in it), default=0)
+        for depth in range(min(6, deepest), 0, -1):
+            if _same_values(block.prologue, items, depth, tensors):
                 break
-        if not _same_values(naive, ordered, tensors):
+        else:
             raise VerifyError(f"{tiled.name}: kernel {block.kernel} reads other values after pipelining")
-        segments.append(tuple(ordered))
+        segments.append((*block.prologue, *overlap(items, depth)))
     return Ordered(tiled, tuple(segments))
 
 
-def _overlapped(block: Block, depth: int) -> Iterator[Instruction]:
-    """Stage s of iteration i at time i+s; within a time the youngest iteration first."""
-    staged: list[dict[int, list[Instruction]]] = []
-    most = 0
-    for iteration in block.iterations:
-        by_stage: dict[int, list[Instruction]] = {}
-        for instruction, stage in zip((i for i, _ in iteration), _stages(iteration), strict=True):
-            by_stage.setdefault(min(stage, depth - 1), []).append(instruction)
-        most = max(most, *by_stage)
-        staged.append(by_stage)
-    for time in range(len(staged) + most):
-        for stage in range(most + 1):
-            if 0 <= time - stage < len(staged):
-                yield from staged[time - stage].get(stage, ())
+def _staged(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """The items with every stage found."""
+    return tuple(
+        replace(item, items=_staged(item.items))
+        if isinstance(item, Rolled)
+        else tuple(zip((i for i, _ in item), _stages(item), strict=True))
+        for item in items
+    )
 
 
 def _stages(iteration: Sequence[tuple[Instruction, int]]) -> list[int]:
@@ -105,27 +100,42 @@ def _accesses(instruction: Instruction) -> tuple[list[Access], list[Access]]:
 _ROLES = {name: {o.name: o.role for o in spec.operands} for name, spec in INSTRUCTIONS.items()}
 
 
-def _same_values(naive: Sequence[Instruction], ordered: Sequence[Instruction], tensors: set[str]) -> bool:
-    """Whether on every tile reads and writes alternate as before: what was read after a write still is."""
-    epochs: dict[int, list[tuple[str, int]]] = {}
+def _same_values(prologue: Sequence[Instruction], items: tuple[Item, ...], depth: int, tensors: set[str]) -> bool:
+    """Whether on every tile reads and writes alternate as before: what was read after a write still is.
+
+    Tiles are told apart by name, so a loop's rounds are alike; as an iteration meets at most `depth` - 1 others, a few
+    rounds tell about all.
+    """
+    iterations = [tuple((i, 0) for i in prologue), *every_iteration(items, depth + 2)]
+    most = min(depth - 1, max((stage for it in iterations for _, stage in it), default=0))
+    epochs: list[list[list[tuple[str, int]]]] = []
     state: dict[str, tuple[int, bool]] = {}
-    for instruction in naive:
-        mine: list[tuple[str, int]] = []
-        reads, writes = _accesses(instruction)
-        for accesses, writing in ((reads, False), (writes, True)):
-            for access in accesses:
-                if access.buffer in tensors:
-                    continue
-                epoch, was_writing = state.get(access.buffer, (0, writing))
-                if was_writing != writing:
-                    epoch += 1
-                state[access.buffer] = (epoch, writing)
-                mine.append((access.buffer, epoch))
-        epochs[id(instruction)] = mine
+    for iteration in iterations:
+        epochs.append([])
+        for instruction, _ in iteration:
+            mine: list[tuple[str, int]] = []
+            reads, writes = _accesses(instruction)
+            for accesses, writing in ((reads, False), (writes, True)):
+                for access in accesses:
+                    if access.buffer in tensors:
+                        continue
+                    epoch, was_writing = state.get(access.buffer, (0, writing))
+                    if was_writing != writing:
+                        epoch += 1
+                    state[access.buffer] = (epoch, writing)
+                    mine.append((access.buffer, epoch))
+            epochs[-1].append(mine)
     current: dict[str, int] = {}
-    for instruction in ordered:
-        for buffer, epoch in epochs[id(instruction)]:
-            if epoch < current.get(buffer, 0):
-                return False
-            current[buffer] = epoch
+    for time in range(len(iterations) + most):
+        for stage in range(most + 1):
+            number = time - stage
+            if not 0 <= number < len(iterations):
+                continue
+            for (_, own), uses in zip(iterations[number], epochs[number], strict=True):
+                if min(own, most) != stage:
+                    continue
+                for buffer, epoch in uses:
+                    if epoch < current.get(buffer, 0):
+                        return False
+                    current[buffer] = epoch
     return True

@@ -8,11 +8,12 @@ loaded as it is (reference/hw/compile_rules.md section 3).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from neuroncore.compiler.fuse import Kernel, Layout, layout_of
-from neuroncore.compiler.hbm import pieces
+from neuroncore.compiler.hbm import merged, pieces
 from neuroncore.compiler.ir import Contract
 from neuroncore.compiler.rows import StepEmitter
 from neuroncore.compiler.select import Argument, Key, Selection, Step, chip_dtype, select
@@ -39,9 +40,7 @@ def tile_product(tiler: Tiler, kernel: Kernel) -> None:
     """Emit a product kernel, batch by batch."""
     contract = kernel.prims[0]
     assert isinstance(contract, Contract)
-    product = _Product(tiler, kernel, contract)
-    for batch in range(contract.out.shape[0]):
-        product.run(batch)
+    _Product(tiler, kernel, contract).run()
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,16 @@ class _Product(StepEmitter):
         # Not a set: its order decides the order of the loads.
         loads = dict.fromkeys(k for s in selection.steps for k in s.inputs() if k[0] == "load")
         self.persistent = {k: None for k in loads if self._layout(k).by_column}
+        #: Tiles of A that one load serves, loads and tiles of a block, blocks of a batch.
+        self.tiles_per_load = self.rows_at_once // _STATIONARY
+        self.loads = -(-self.m // self.rows_at_once)
+        self.tiles = -(-self.m // _STATIONARY)
+        self.blocks = -(-self.n // self.width)
+        # Slots and engine choices are functions of these counters: see `Tiler.rolled`.
         self.iteration = self.block = self.turns = self.staged = 0
+        self.turn_bank = 0
+        #: Tiles after which they repeat: two accumulators, two transposed tiles, three stages.
+        self.cycle = 6 if self.a.turned and self.loads_per_turn % 3 else 2
         self.column_start = 0
         self.parts = self.columns = 0
 
@@ -145,27 +153,86 @@ class _Product(StepEmitter):
     def junk(self, columns: int) -> Tile:
         raise AssertionError("a product has no reductions")
 
-    # -- one batch -----------------------------------------------------------------------------------------------------
+    # -- loops ---------------------------------------------------------------------------------------------------------
 
-    def run(self, batch: int) -> None:
-        """All tiles of one matrix product."""
-        for column_start in range(0, self.n, self.width):
-            self.column_start = column_start
-            self.columns = min(self.width, self.n - self.column_start)
-            with self.tiler.iteration():
-                self.tiler.stage = 0
-                self._load_b(batch)
-                self._load_columns()
-            for start in range(0, self.m, self.rows_at_once):
-                rows = min(self.rows_at_once, self.m - start)
-                for first in range(start, start + rows, _STATIONARY):
-                    self.parts = min(_STATIONARY, start + rows - first)
-                    with self.tiler.iteration():
-                        self._tile(batch, start, rows, first)
-                    self.iteration += 1
-                self.staged += 1
-            self.block += 1
+    @property
+    def loads_per_turn(self) -> int:
+        """Loads, and so stages, of a tile that is turned."""
+        return -(-self.k // _CHUNK)
+
+    def run(self) -> None:
+        """All matrix products of the batch."""
+        for batch in self._batches():
+            for number in self._blocks():
+                self.block = batch * self.blocks + number
+                self.column_start = number * self.width
+                self.columns = min(self.width, self.n - self.column_start)
+                with self.tiler.iteration():
+                    self.tiler.stage = 0
+                    self._restart(self.block)
+                    self._load_b(batch)
+                    self._load_columns()
+                for load in self._loads():
+                    self.staged = self.block * self.loads + load
+                    start = load * self.rows_at_once
+                    rows = min(self.rows_at_once, self.m - start)
+                    for first in range(start, start + rows, _STATIONARY):
+                        self.iteration = self.block * self.tiles + first // _STATIONARY
+                        self.parts = min(_STATIONARY, start + rows - first)
+                        self._restart(self.iteration)
+                        with self.tiler.iteration():
+                            self._tile(batch, start, rows, first)
         self.tiler.stage = -1
+
+    def _restart(self, count: int) -> None:
+        """Counters as functions of the tile or block alone."""
+        self.turns = count * self.loads_per_turn
+        self.turn_bank = count * -(-self.k_tiles // _GROUP) % 2
+        if count % self.cycle == 0 or self.k_tiles > 2 * _GROUP:
+            self.load_ns = dict.fromkeys(self.load_ns, 0.0)
+
+    def _walked(self) -> list[Layout]:
+        """Layouts over the rows of the result, all batches."""
+        keys = [k for s in self.selection.steps for k in s.inputs() if k[0] == "load" and k not in self.persistent]
+        stores = (layout_of(view, self.kernel.rows, self.kernel.cols) for _, view in self.selection.stores)
+        return [*map(self._layout, keys), *(layout for layout in stores if layout is not None)]
+
+    def _batches(self) -> Iterator[int]:
+        count = self.contract.out.shape[0]
+        # One stride from batch to batch, for operands and results.
+        axes = [merged(tuple(zip(o.view.shape[:-2], o.view.strides[:-2], strict=True))) for o in (self.a, self.b)]
+        outer = [merged(layout.rows) for layout in self._walked()]
+        alike = all(len(dims) <= 1 or (len(dims) == 2 and dims[-1][0] == self.m) for dims in outer)
+        if count == 1 or not alike or any(len(a) > 1 for a in axes):
+            yield from range(count)
+            return
+        yield from self.tiler.rolled(count, self.cycle)
+
+    def _blocks(self) -> Iterator[int]:
+        whole = self.n // self.width
+        columns = [*self._walked(), *(self._layout(key) for key in self.persistent)]
+        b = self.b.layout(0)
+        alike = all(len(merged(layout.cols)) <= 1 or layout.by_row for layout in columns)
+        if not alike or len(merged(b.rows if self.b.turned else b.cols)) > 1:
+            yield from range(self.blocks)
+            return
+        yield from self.tiler.rolled(whole, self.cycle)
+        yield from range(whole, self.blocks)
+
+    def _loads(self) -> Iterator[int]:
+        """Numbers of the loads of A."""
+        whole = self.m // self.rows_at_once
+        a = self.a.layout(0)
+        along = a.rows if self.a.turned else a.cols
+        outer = [merged(layout.rows) for layout in self._walked()]
+        alike = all(len(dims) <= 1 or dims[-1][0] % self.m == 0 for dims in outer)
+        if not alike or len(merged(along)) > 1:
+            yield from range(self.loads)
+            return
+        yield from self.tiler.rolled(whole, self.cycle)
+        yield from range(whole, self.loads)
+
+    # -- one tile ------------------------------------------------------------------------------------------------------
 
     def _tile(self, batch: int, start: int, rows: int, first: int) -> None:
         tiler, contract = self.tiler, self.contract
@@ -288,7 +355,7 @@ class _Product(StepEmitter):
 
     def bank(self) -> int:
         """The next of the two PSUM banks for transposes."""
-        self.turn_bank = 1 - getattr(self, "turn_bank", 1)
+        self.turn_bank = 1 - self.turn_bank
         return self.turn_bank
 
     def _evict(self, dst: Access, data: Access, width: int) -> None:

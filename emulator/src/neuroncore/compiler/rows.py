@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from neuroncore.compiler.fuse import Kernel, Layout, layout_of, tile_bytes
-from neuroncore.compiler.hbm import pieces
+from neuroncore.compiler.hbm import merged, pieces, row_loops
 from neuroncore.compiler.ir import Map, Reduce, reads, writes
 from neuroncore.compiler.select import Argument, Key, Selection, Step, select
 from neuroncore.compiler.views import View, collapse
@@ -465,6 +467,8 @@ class _Rows(StepEmitter):
         self.persistent = self._persistent()
         self.dead: set[Key] = set()
         self.slot_of, self.depth = self._slots()
+        #: Iterations after which slots and engine choices repeat.
+        self.cycle = self.depth * -(-4 // self.depth)
 
     def _layout(self, view: View, by_row: bool) -> Layout | None:
         """A view as this kernel's matrix; one value per row becomes `packed` values per bundle of rows."""
@@ -614,31 +618,74 @@ class _Rows(StepEmitter):
             for key in self.persistent:
                 if key[0] == "load":
                     self._load(key, 0, self.height, 0, self.row_width if self.selection.by_row[key] else shape.cols)
-        for row_tile in range(self.row_tiles):
+        for row_tile in self._row_tiles():
             self.row_tile = row_tile
-            row = self.row_tile * self.height
-            parts = min(self.height, shape.rows - row)
-            for chunk in range(self.chunks):
+            for chunk in self._chunks():
                 self.chunk = chunk
-                column = self.chunk * shape.width
-                columns = min(shape.width, shape.cols - column)
-                first, last = self.chunk == 0, self.chunk == self.chunks - 1
+                self.iteration = row_tile * self.chunks + chunk
+                if self.iteration % self.cycle == 0:  # so that loops repeat: see `Tiler.rolled`
+                    self.load_ns = dict.fromkeys(self.load_ns, 0.0)
                 with tiler.iteration():
-                    steps = [*(before if first else ()), *main, *(after if last and self.chunks == 1 else ())]
-                    if self.chunks == 1:
-                        steps = [s for s in self.selection.steps if s.out not in self.persistent]
-                    self._loads(steps, row, parts, column, columns, first=first)
-                    for step in steps:
-                        self.step(step, parts, columns)
-                    self._stores(steps, row, parts, column, columns)
-                    if last and self.chunks > 1:
-                        self._combine(main, parts)
-                        self._loads(after, row, parts, column, 1, first=True)
-                        for step in after:
-                            self.step(step, parts, 1)
-                        combined = [s for s in main if s.form == "reduce" or s.total is not None]
-                        self._stores([*after, *combined], row, parts, column, 1, rows_only=True)
-                self.iteration += 1
+                    self._tile(before, main, after)
+
+    def _tile(self, before: list[Step], main: list[Step], after: list[Step]) -> None:
+        """One chunk of one tile of rows."""
+        shape = self.shape
+        row = self.row_tile * self.height
+        parts = min(self.height, shape.rows - row)
+        column = self.chunk * shape.width
+        columns = min(shape.width, shape.cols - column)
+        first, last = self.chunk == 0, self.chunk == self.chunks - 1
+        steps = [*(before if first else ()), *main, *(after if last and self.chunks == 1 else ())]
+        if self.chunks == 1:
+            steps = [s for s in self.selection.steps if s.out not in self.persistent]
+        self._loads(steps, row, parts, column, columns, first=first)
+        for step in steps:
+            self.step(step, parts, columns)
+        self._stores(steps, row, parts, column, columns)
+        if last and self.chunks > 1:
+            self._combine(main, parts)
+            self._loads(after, row, parts, column, 1, first=True)
+            for step in after:
+                self.step(step, parts, 1)
+            combined = [s for s in main if s.form == "reduce" or s.total is not None]
+            self._stores([*after, *combined], row, parts, column, 1, rows_only=True)
+
+    # -- loops ---------------------------------------------------------------------------------------------------------
+
+    def _walked(self) -> list[Layout]:
+        """The layouts every tile reads or writes anew."""
+        stores = [self._layout(view, self.selection.by_row[key]) for key, view in self.selection.stores]
+        loads = [layout for key, layout in self.layouts.items() if key not in self.persistent]
+        return [*loads, *(layout for layout in stores if layout is not None)]
+
+    def _row_tiles(self) -> Iterator[int]:
+        """Numbers of the tiles of rows, those of loops that repeat left out."""
+        counts = row_loops((layout.rows for layout in self._walked()), self.shape.rows, self.height)
+        if counts is None:
+            yield from range(self.row_tiles)
+            return
+        yield from self._nested(counts, 0)
+        yield from range(prod(counts), self.row_tiles)
+
+    def _nested(self, counts: tuple[int, ...], base: int) -> Iterator[int]:
+        if not counts:
+            yield base
+            return
+        inner = prod(counts[1:])
+        period = self.cycle // gcd(self.cycle, inner * self.chunks)
+        for number in self.tiler.rolled(counts[0], period):
+            yield from self._nested(counts[1:], base + number * inner)
+
+    def _chunks(self) -> Iterator[int]:
+        """Numbers of the chunks of a tile; the first and the last do more than those between."""
+        single = all(len(merged(layout.cols)) <= 1 or layout.by_row for layout in self._walked())
+        if not single or self.chunks < 3:
+            yield from range(self.chunks)
+            return
+        yield 0
+        yield from (1 + number for number in self.tiler.rolled(self.chunks - 2, self.cycle))
+        yield self.chunks - 1
 
     def _parts(self) -> tuple[list[Step], list[Step], list[Step]]:
         """Steps per row before the chunks, per chunk, and per row after them."""

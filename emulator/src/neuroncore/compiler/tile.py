@@ -18,6 +18,7 @@ from neuroncore.compiler.hbm import Piece
 from neuroncore.compiler.ir import writes
 from neuroncore.compiler.moves import tile_estimate, tile_fold, tile_gather, tile_move, tile_scatter
 from neuroncore.compiler.product import tile_product
+from neuroncore.compiler.rolled import Item, is_round, roll
 from neuroncore.compiler.rows import tile_rows
 from neuroncore.compiler.turn import tile_turn
 from neuroncore.isa import Access, Instruction, ProgramBuilder, Tensor, Tile
@@ -25,17 +26,19 @@ from neuroncore.targets import Target
 
 __all__ = ["Block", "Tiled", "Tiler", "tile"]
 
-#: More instructions than this and the kernel becomes an estimate, so that no graph takes minutes to compile.
-INSTRUCTION_LIMIT = 40_000
+#: More written instructions than this and the kernel becomes an estimate, so that no graph takes minutes to compile.
+INSTRUCTION_LIMIT = 500_000
+#: A loop of fewer rounds is written out.
+_ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Block:
-    """The instructions of one kernel: once before, then per iteration, each with its pipeline stage (-1: to find)."""
+    """The instructions of one kernel: once before, then iterations and loops of them."""
 
     kernel: str
     prologue: tuple[Instruction, ...]
-    iterations: tuple[tuple[tuple[Instruction, int], ...], ...]
+    iterations: tuple[Item, ...]
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,16 @@ class TooManyInstructions(Exception):  # noqa: N818  (a control-flow signal insi
     """A kernel would need more instructions than the limit."""
 
 
-class Tiler:
-    """What kernel tilers write to."""
+class _NotAffineError(Exception):
+    """A loop's last round is not what its first rounds promised."""
 
-    def __init__(self, kernels: Kernels, target: Target) -> None:
+
+class Tiler:
+    """What kernel tilers write to. With `unrolled`, `rolled` writes every round out: the same program, longer."""
+
+    def __init__(self, kernels: Kernels, target: Target, *, unrolled: bool = False) -> None:
         self.kernels, self.target = kernels, target
+        self._unrolled = unrolled
         self.builder = ProgramBuilder(kernels.name)
         self.blocks: list[Block | Estimated] = []
         self.tiles: list[dict[str, Tile]] = []
@@ -77,7 +85,8 @@ class Tiler:
         self._kernels = 0
         self._count = 0
         self._prologue: list[Instruction] = []
-        self._iterations: list[tuple[tuple[Instruction, int], ...]] = []
+        self._iterations: list[Item] = []
+        self._loops = 0
         self._current: list[tuple[Instruction, int]] = []
         self._tensors = self._declare()
 
@@ -162,6 +171,37 @@ class Tiler:
         elif self._current:
             self._iterations.append(tuple(self._current))
 
+    def rolled(self, count: int, period: int = 1) -> Iterator[int]:
+        """Indices 0 .. count-1 of a loop; yields only those whose body must be emitted, the others become a `Rolled`.
+
+        Every round of `period` indices must emit what the round before did, all accesses advanced by constants. The
+        caller sees to it: slots, engine choices and the like are functions of the index modulo the period, and every
+        layout it walks has one stride over the loop (`hbm.row_loops`). First, second and last round are emitted and
+        compared; when they tell otherwise the kernel is written out.
+
+        Args:
+            count: indices.
+            period: indices in a round; those left over are emitted at the end.
+        """
+        rounds = count // period
+        if self._unrolled or rounds < _ROUNDS:
+            yield from range(count)
+            return
+        emitted: list[list[Item]] = []
+        start = len(self._iterations)
+        for number in (0, 1, rounds - 1):
+            del self._iterations[start:]
+            yield from range(number * period, (number + 1) * period)
+            emitted.append(self._iterations[start:])
+        del self._iterations[start:]
+        self._loops += 1
+        loop = roll(f"i{self._loops}", emitted[0], emitted[1], rounds)
+        if loop is None or not is_round(loop, rounds - 1, emitted[2]):
+            raise _NotAffineError
+        if loop.items:
+            self._iterations.append(loop)
+        yield from range(rounds * period, count)
+
     def run(self) -> Tiled:
         """Tile every kernel."""
         for kernel in self.kernels.kernels:
@@ -171,10 +211,18 @@ class Tiler:
 
     def _kernel(self, kernel: Kernel) -> None:
         self.tiles.append({})
-        self._prologue, self._iterations = [], []
-        started = self._count
+        self._prologue, self._iterations, self._loops = [], [], 0
+        started, prefixes = self._count, self._kernels
         try:
-            self._body(kernel)
+            try:
+                self._body(kernel)
+            except _NotAffineError:
+                self._forget(started, prefixes)
+                self._unrolled = True
+                try:
+                    self._body(kernel)
+                finally:
+                    self._unrolled = False
         except TooManyInstructions:
             self._count = started
             self.tiles[-1] = {}
@@ -184,6 +232,14 @@ class Tiler:
             self.blocks.append(Block(kernel.kind, tuple(self._prologue), tuple(self._iterations)))
         else:
             self.tiles.pop()
+
+    def _forget(self, count: int, kernels: int) -> None:
+        """Start the current kernel anew."""
+        self._count, self._kernels, self.stage = count, kernels, -1
+        self._prologue, self._iterations, self._loops = [], [], 0
+        for name in self.tiles[-1]:
+            self.builder.undeclare(name)
+        self.tiles[-1] = {}
 
     def _body(self, kernel: Kernel) -> None:
         if not any(w.elements for p in kernel.prims for w in writes(p)):

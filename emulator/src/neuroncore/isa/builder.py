@@ -68,6 +68,10 @@ class ProgramBuilder:
         self._tiles[name] = tile = Tile(name, memory, partitions, elements * DTYPE_BYTES[dtype], dtype, address)
         return tile
 
+    def undeclare(self, name: str) -> None:
+        """Forget a tile that no instruction to be built names."""
+        del self._tiles[name]
+
     def _check_name(self, name: str, dtype: str) -> None:
         if name in self._tensors or name in self._tiles:
             raise ProgramError(f"{name}: declared twice in program {self.name!r}; names are unique")
