@@ -26,7 +26,7 @@ from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse,
 from neuroncore.compiler.ir import Buffer, Module, format_module, reads, writes
 from neuroncore.compiler.lowering import LOWERINGS, VIEWS, op_parts
 from neuroncore.compiler.pipeline import Ordered, pipeline
-from neuroncore.compiler.rolled import Item, Rolled, every_iteration
+from neuroncore.compiler.rolled import Item, Rolled, every_iteration, written
 from neuroncore.compiler.tile import Block, Estimated, Tiled, tile
 from neuroncore.errors import CapacityError, VerifyError
 from neuroncore.graph import Graph
@@ -201,7 +201,7 @@ def _check_tiled(tiled: Tiled, target: Target) -> None:
     for block in tiled.blocks:
         if isinstance(block, Block):
             for iteration in every_iteration(block.iterations):
-                for instruction, _ in iteration:
+                for instruction, _ in written(iteration):
                     for name, access in instruction.accesses():
                         if access.buffer not in names:
                             raise VerifyError(

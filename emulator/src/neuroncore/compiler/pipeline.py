@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from neuroncore.compiler.rolled import Item, Rolled, every_iteration, overlap
+from neuroncore.compiler.rolled import Item, Iteration, Rolled, every_iteration, overlap, written
 from neuroncore.compiler.tile import Estimated, Tiled
 from neuroncore.errors import VerifyError
 from neuroncore.isa import INSTRUCTIONS, Access, Instruction, Loop
@@ -60,12 +60,15 @@ def _staged(items: tuple[Item, ...]) -> tuple[Item, ...]:
     )
 
 
-def _stages(iteration: Sequence[tuple[Instruction, int]]) -> list[int]:
+def _stages(iteration: Iteration) -> list[int]:
     """Pipeline stage of each instruction of one iteration."""
     made: dict[str, tuple[int, str]] = {}  # tile → stage and engine of its last writer, "" for a load
     stages = []
-    for instruction, given in iteration:
-        stage = given
+    for item, given in iteration:
+        if isinstance(item, Loop):  # its instructions have the stage the tiler gave
+            stages.append(given)
+            continue
+        instruction, stage = item, given
         reads, writes = _accesses(instruction)
         if given < 0:
             stage = 0
@@ -106,7 +109,8 @@ def _same_values(prologue: Sequence[Instruction], items: tuple[Item, ...], depth
     Tiles are told apart by name, so a loop's rounds are alike; as an iteration meets at most `depth` - 1 others, a few
     rounds tell about all.
     """
-    iterations = [tuple((i, 0) for i in prologue), *every_iteration(items, depth + 2)]
+    rounds = every_iteration(items, depth + 2)
+    iterations = [[(i, 0) for i in prologue], *(list(written(iteration)) for iteration in rounds)]
     most = min(depth - 1, max((stage for it in iterations for _, stage in it), default=0))
     epochs: list[list[list[tuple[str, int]]]] = []
     state: dict[str, tuple[int, bool]] = {}

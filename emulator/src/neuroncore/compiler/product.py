@@ -8,8 +8,10 @@ loaded as it is (reference/hw/compile_rules.md section 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from neuroncore.compiler.fuse import Kernel, Layout, layout_of
@@ -33,6 +35,7 @@ _PARTITIONS = 128
 _ACCUMULATOR = 1536
 #: Columns of A loaded by one transfer.
 _CHUNK = 2048
+_STAGES = 4  # loads in flight of what is to be turned
 _GROUP = 4  # transposes that share a PSUM bank and one eviction
 
 
@@ -61,6 +64,10 @@ class _Operand:
         return layout
 
 
+#: Where the transpose of K tile number k goes: tile and first column.
+Place = Callable[[int], tuple[Tile, int]]
+
+
 class _Product(StepEmitter):
     def __init__(self, tiler: Tiler, kernel: Kernel, contract: Contract) -> None:
         selection = select(tiler.kernels, kernel)
@@ -80,7 +87,7 @@ class _Product(StepEmitter):
         self.k_tiles = -(-self.k // _PARTITIONS)
         self.prefix = tiler.new_kernel()
         self.names: dict[Key, str] = {}
-        self.width, self.rows_at_once = self._sizes()
+        self.width, self.rows_at_once, self.slots = self._sizes()
         # Not a set: its order decides the order of the loads.
         loads = dict.fromkeys(k for s in selection.steps for k in s.inputs() if k[0] == "load")
         self.persistent = {k: None for k in loads if self._layout(k).by_column}
@@ -92,25 +99,21 @@ class _Product(StepEmitter):
         # Slots and engine choices are functions of these counters: see `Tiler.rolled`.
         self.iteration = self.block = self.turns = self.staged = 0
         self.turn_bank = 0
-        #: Tiles after which they repeat: two accumulators, two transposed tiles, three stages.
-        self.cycle = 6 if self.a.turned and self.loads_per_turn % 3 else 2
+        #: Tiles after which they repeat: two accumulators, two transposed tiles, four stages.
+        self.cycle = _STAGES if self.a.turned and self.loads_per_turn % 2 else 2
         self.column_start = 0
-        self.parts = self.columns = 0
+        self.first = self.parts = self.columns = 0
 
-    def _sizes(self) -> tuple[int, int]:
-        """Columns of B kept in SBUF, rows of A per load (several tiles when A comes with K as rows)."""
+    def _sizes(self) -> tuple[int, int, int]:
+        """Columns of B kept in SBUF, rows of A per load (several tiles when A comes with K as rows), slots of B."""
         limit = self.tiler.target.sbuf_usable_bytes_per_partition
         epilogue = len({k for s in self.selection.steps for k in (*s.inputs(), *s.outputs())})
         rows = _STATIONARY if self.a.turned else min(-(-self.m // _STATIONARY) * _STATIONARY, 4 * _STATIONARY)
         stationary = 2 * self.k_tiles * rows * self.size
-        staging = 3 * min(_CHUNK, self.k) * self.size * (int(self.a.turned) + int(self.b.turned))
+        staging = _STAGES * min(_CHUNK, self.k) * self.size * (int(self.a.turned) + int(self.b.turned))
         free = limit - stationary - staging - 4096
         width = min(_ACCUMULATOR, -(-self.n // _STATIONARY) * _STATIONARY)
-        while width > _STATIONARY:
-            weights = self.k_tiles * width * self.size
-            values = 2 * epilogue * width * 4 + width * 4
-            if weights + values <= free:
-                break
+        while width > _STATIONARY and self.k_tiles * width * self.size + 3 * epilogue * width * 4 > free:
             width -= _STATIONARY
         if self.k_tiles * width * self.size + 3 * epilogue * width * 4 > free:
             from neuroncore.compiler.tile import TooManyInstructions
@@ -118,7 +121,8 @@ class _Product(StepEmitter):
             raise TooManyInstructions
         if width >= _MOVING:
             width = width // _MOVING * _MOVING
-        return width, rows
+        both = 2 * self.k_tiles * width * self.size + 3 * epilogue * width * 4 <= free
+        return width, rows, 2 if both and self.n > width else 1
 
     # -- tiles ---------------------------------------------------------------------------------------------------------
 
@@ -167,29 +171,81 @@ class _Product(StepEmitter):
                 self.block = batch * self.blocks + number
                 self.column_start = number * self.width
                 self.columns = min(self.width, self.n - self.column_start)
+                if self.slots == 1:
+                    self.tiler.drain()  # the last tile's products still read B
                 with self.tiler.iteration():
                     self.tiler.stage = 0
                     self._restart(self.block)
                     self._load_b(batch)
                     self._load_columns()
-                for load in self._loads():
-                    self.staged = self.block * self.loads + load
-                    start = load * self.rows_at_once
-                    rows = min(self.rows_at_once, self.m - start)
-                    for first in range(start, start + rows, _STATIONARY):
-                        self.iteration = self.block * self.tiles + first // _STATIONARY
-                        self.parts = min(_STATIONARY, start + rows - first)
-                        self._restart(self.iteration)
-                        with self.tiler.iteration():
-                            self._tile(batch, start, rows, first)
+                if self.a.turned:
+                    self._turned_tiles(batch)
+                else:
+                    self._loaded_tiles(batch)
         self.tiler.stage = -1
+
+    def _loaded_tiles(self, batch: int) -> None:
+        """The tiles of a block, A with K as its rows: a load serves several tiles."""
+        for load in self._loads():
+            self.staged = self.block * self.loads + load
+            start = load * self.rows_at_once
+            rows = min(self.rows_at_once, self.m - start)
+            for first in range(start, start + rows, _STATIONARY):
+                self._restart(self._begin(first // _STATIONARY))
+                with self.tiler.iteration():
+                    self.tiler.stage = 0
+                    if first == start:
+                        self._load_a(batch, start, rows)
+                    self._load_values(batch)
+                    self.tiler.stage = 1
+                    with self._op():
+                        for k in range(0, self.k_tiles, _GROUP):
+                            self._matmuls(k, first - start)
+                    self._finish(batch)
+
+    def _turned_tiles(self, batch: int) -> None:
+        """The tiles of a block, A with K as its columns: a tile is turned between the products of the one before.
+
+        TensorE fills the time in which a PSUM bank of transposes is evicted with products, and the other way round.
+        """
+        for number in self._loads(1):
+            with self.tiler.iteration():
+                self.tiler.stage = 0
+                stages: list[tuple[Tile, int]] = []
+                if number < self.tiles:
+                    self._restart(self._begin(number))
+                    stages = self._load_rows(self.a.layout(batch), number * _STATIONARY, self.parts, "a")
+                if number > 0:
+                    self._begin(number - 1)
+                    self._load_values(batch)
+                self.tiler.stage = 1
+                with self._op():
+                    for k in range(0, self.k_tiles, _GROUP):
+                        if number < self.tiles:
+                            self._begin(number)
+                            self._turn_group(stages, k, self.parts, self._stationary)
+                        if number > 0:
+                            self._begin(number - 1)
+                            self._matmuls(k, 0)
+                if number > 0:
+                    self._finish(batch)
+
+    def _op(self) -> AbstractContextManager[None]:
+        return self.tiler.builder.op(self.contract.op, self.contract.source)
+
+    def _begin(self, tile: int) -> int:
+        """Make `tile` of the block the current one; returns its number in the kernel."""
+        self.first = tile * _STATIONARY
+        self.parts = min(_STATIONARY, self.m - self.first)
+        self.iteration = self.block * self.tiles + tile
+        return self.iteration
 
     def _restart(self, count: int) -> None:
         """Counters as functions of the tile or block alone."""
         self.turns = count * self.loads_per_turn
         self.turn_bank = count * -(-self.k_tiles // _GROUP) % 2
-        if count % self.cycle == 0 or self.k_tiles > 2 * _GROUP:
-            self.load_ns = dict.fromkeys(self.load_ns, 0.0)
+        self.load_ns = dict.fromkeys(self.load_ns, 0.0)
+        self.load_ns["Vector"] = float(count % 2)  # the other engine first, where one is as good
 
     def _walked(self) -> list[Layout]:
         """Layouts over the rows of the result, all batches."""
@@ -219,113 +275,130 @@ class _Product(StepEmitter):
         yield from self.tiler.rolled(whole, self.cycle)
         yield from range(whole, self.blocks)
 
-    def _loads(self) -> Iterator[int]:
-        """Numbers of the loads of A."""
+    def _loads(self, behind: int = 0) -> Iterator[int]:
+        """Numbers of the loads of A.
+
+        Args:
+            behind: 1 adds the number after the last, and no loop begins with the first.
+        """
         whole = self.m // self.rows_at_once
         a = self.a.layout(0)
         along = a.rows if self.a.turned else a.cols
         outer = [merged(layout.rows) for layout in self._walked()]
         alike = all(len(dims) <= 1 or dims[-1][0] % self.m == 0 for dims in outer)
-        if not alike or len(merged(along)) > 1:
-            yield from range(self.loads)
+        if not alike or len(merged(along)) > 1 or not whole:
+            yield from range(self.loads + behind)
             return
-        yield from self.tiler.rolled(whole, self.cycle)
-        yield from range(whole, self.loads)
+        yield from range(behind)
+        yield from (behind + number for number in self.tiler.rolled(whole - behind, self.cycle))
+        yield from range(whole, self.loads + behind)
 
     # -- one tile ------------------------------------------------------------------------------------------------------
 
-    def _tile(self, batch: int, start: int, rows: int, first: int) -> None:
-        tiler, contract = self.tiler, self.contract
-        row = batch * self.m + first
-        tiler.stage = 0
-        with tiler.builder.op(contract.op, contract.source):
-            if self.a.turned:
-                self._turn(self.a.layout(batch), first, self.parts, self._stationary, "a")
-            elif first == start:
-                layout = self.a.layout(batch)
-                for k in range(self.k_tiles):
-                    kp = self._depth(k)
-                    self._dma(self._stationary_tile(k), layout, k * _PARTITIONS, kp, start, rows, contract.a.buffer)
-        self._load_values(row)
-        tiler.stage = 1
-        with tiler.builder.op(contract.op, contract.source):
-            self._matmuls(0 if self.a.turned else first - start)
+    def _load_a(self, batch: int, start: int, rows: int) -> None:
+        layout, buffer = self.a.layout(batch), self.contract.a.buffer
+        with self._op():
+            for k in range(self.k_tiles):
+                tile, place = self._stationary(k)
+                self._dma(tile, layout, k * _PARTITIONS, self._depth(k), start, rows, buffer, place)
+
+    def _finish(self, batch: int) -> None:
+        """What follows the products of a tile."""
         for step in self.selection.steps:
             self.step(step, self.parts, self.columns)
-        self._stores(row)
+        self._stores(batch * self.m + self.first)
 
-    def _matmuls(self, offset: int) -> None:
-        accumulator = self.tile(self.accumulator)
+    def _matmuls(self, first: int, offset: int) -> None:
+        """The products of K tiles `first` .. `first` + _GROUP; A's tile begins `offset` columns into its load."""
+        last = min(first + _GROUP, self.k_tiles)
+        whole = min(last, self.k // _PARTITIONS)
         for column in range(0, self.columns, _MOVING):
             width = min(_MOVING, self.columns - column)
-            for k in range(self.k_tiles):
-                kp = self._depth(k)
-                stationary, start = self._stationary(k) if self.a.turned else (self._stationary_tile(k), offset)
-                self.tiler.emit(
-                    "nc_matmul",
-                    dst=accumulator.access((0, self.parts), ((1, width),), offset=column),
-                    stationary=stationary.access((0, kp), ((1, self.parts),), offset=start),
-                    moving=self._moving(k).access((0, kp), ((1, width),), offset=column),
-                    accumulate=k > 0,
-                )
+            begin = first
+            if first == 0 and whole > 0:
+                self._matmul(0, column, width, offset)
+                begin = 1
+            for k in self.tiler.repeated(max(0, whole - begin)):
+                self._matmul(begin + k, column, width, offset)
+            if whole < last:
+                self._matmul(whole, column, width, offset)
+
+    def _matmul(self, k: int, column: int, width: int, offset: int) -> None:
+        kp = self._depth(k)
+        stationary, start = self._stationary(k)
+        moving, place = self._moving(k, column)
+        self.tiler.emit(
+            "nc_matmul",
+            dst=self.tile(self.accumulator).access((0, self.parts), ((1, width),), offset=column),
+            stationary=stationary.access((0, kp), ((1, self.parts),), offset=start + offset),
+            moving=moving.access((0, kp), ((1, width),), offset=place),
+            accumulate=k > 0,
+        )
 
     def _depth(self, k: int) -> int:
         return min(_PARTITIONS, self.k - k * _PARTITIONS)
 
-    def _stationary_tile(self, k: int) -> Tile:
+    def _stationary(self, k: int) -> tuple[Tile, int]:
+        """Where K tile number k of A is: tile and first column."""
         # With K as columns of A every tile is turned anew; with K as rows one load serves several tiles.
         slot = (self.iteration if self.a.turned else self.staged) % 2
-        group, _ = divmod(k, _GROUP)
-        if self.a.turned:
-            count = min(_GROUP, self.k_tiles - group * _GROUP)
-            return self.tiler.sbuf(f"{self.prefix}_at{group}_{slot}", _PARTITIONS, count * _STATIONARY, self.dtype)
-        return self.tiler.sbuf(f"{self.prefix}_at{k}_{slot}", _PARTITIONS, self.rows_at_once, self.dtype)
+        width = self.rows_at_once
+        return self.tiler.sbuf(f"{self.prefix}_at_{slot}", _PARTITIONS, self.k_tiles * width, self.dtype), k * width
 
-    def _stationary(self, k: int) -> tuple[Tile, int]:
-        return self._stationary_tile(k), (k % _GROUP) * _STATIONARY
-
-    def _moving(self, k: int) -> Tile:
-        return self.tiler.sbuf(f"{self.prefix}_b{k}", _PARTITIONS, self.width, self.dtype)
+    def _moving(self, k: int, column: int = 0) -> tuple[Tile, int]:
+        """Where column `column` of K tile number k of B is."""
+        slot = self.block % self.slots
+        tile = self.tiler.sbuf(f"{self.prefix}_b_{slot}", _PARTITIONS, self.k_tiles * self.width, self.dtype)
+        return tile, k * self.width + column
 
     def _load_b(self, batch: int) -> None:
         layout, contract = self.b.layout(batch), self.contract
         with self.tiler.builder.op(contract.op, contract.source):
             if not self.b.turned:
                 for k in range(self.k_tiles):
+                    tile, place = self._moving(k)
                     self._dma(
-                        self._moving(k),
+                        tile,
                         layout,
                         k * _PARTITIONS,
                         self._depth(k),
                         self.column_start,
                         self.columns,
                         contract.b.buffer,
+                        place,
                     )
                 return
             for column in range(0, self.columns, _PARTITIONS):
                 parts = min(_PARTITIONS, self.columns - column)
 
-                def place(k: int, column: int = column) -> tuple[Tile, int]:
-                    return self._moving(k), column
+                self._turn(layout, self.column_start + column, parts, partial(self._moving, column=column), "b")
 
-                self._turn(layout, self.column_start + column, parts, place, "b")
-
-    def _turn(self, layout: Layout, row: int, parts: int, place: object, name: str) -> None:
+    def _turn(self, layout: Layout, row: int, parts: int, place: Place, name: str) -> None:
         """Load rows [row, row+parts) of a matrix [other, K] and put their transposes where `place(k)` says."""
-        tiler = self.tiler
-        buffer = (self.contract.a if name == "a" else self.contract.b).buffer
-        for start in range(0, self.k, _CHUNK):
-            count = min(_CHUNK, self.k - start)
-            self.turns += 1
-            stage = tiler.sbuf(f"{self.prefix}_{name}s_{self.turns % 3}", _PARTITIONS, min(_CHUNK, self.k), self.dtype)
-            self._dma(stage, layout, row, parts, start, count, buffer)
-            tiles = range(start // _PARTITIONS, -(-(start + count) // _PARTITIONS))
-            for group in range(0, len(tiles), _GROUP):
-                self._turn_group(stage, start, list(tiles[group : group + _GROUP]), parts, place, group // _GROUP)
+        stages = self._load_rows(layout, row, parts, name)
+        for k in range(0, self.k_tiles, _GROUP):
+            self._turn_group(stages, k, parts, place)
 
-    def _turn_group(self, stage: Tile, start: int, tiles: list[int], parts: int, place: object, number: int) -> None:
+    def _load_rows(self, layout: Layout, row: int, parts: int, name: str) -> list[tuple[Tile, int]]:
+        """Load rows of a matrix [other, K]; returns (tile, its first K) by chunk."""
+        buffer = (self.contract.a if name == "a" else self.contract.b).buffer
+        stages = []
+        with self._op():
+            for start in range(0, self.k, _CHUNK):
+                count = min(_CHUNK, self.k - start)
+                self.turns += 1
+                tile = self.tiler.sbuf(
+                    f"{self.prefix}_{name}s_{self.turns % _STAGES}", _PARTITIONS, min(_CHUNK, self.k), self.dtype
+                )
+                self._dma(tile, layout, row, parts, start, count, buffer)
+                stages.append((tile, start))
+        return stages
+
+    def _turn_group(self, stages: list[tuple[Tile, int]], first: int, parts: int, place: Place) -> None:
+        """Turn K tiles `first` .. `first` + _GROUP, which share a PSUM bank."""
         tiler = self.tiler
-        assert callable(place)
+        stage, start = stages[first * _PARTITIONS // _CHUNK]
+        tiles = range(first, min(first + _GROUP, self.k_tiles))
         bank = tiler.psum(f"{self.prefix}_turn_{self.bank()}", _PARTITIONS, _GROUP * _STATIONARY, self.dtype)
         for i, k in enumerate(tiles):
             kp = self._depth(k)
@@ -335,21 +408,22 @@ class _Product(StepEmitter):
                 data=stage.access((0, parts), ((1, kp),), offset=k * _PARTITIONS - start),
                 engine="Tensor",
             )
-        places = [place(k) for k in tiles]
-        together = parts == _STATIONARY and all(self._depth(k) == _PARTITIONS for k in tiles)
-        adjacent = all(
-            t.name == places[0][0].name and c == places[0][1] + i * _STATIONARY for i, (t, c) in enumerate(places)
-        )
-        if together and adjacent:
-            destination, column = places[0]
-            width = len(tiles) * _STATIONARY
-            self._evict(destination.access(None, ((1, width),), offset=column), bank.access(None, ((1, width),)), width)
-            return
-        for i, (k, (destination, column)) in enumerate(zip(tiles, places, strict=True)):
-            kp = self._depth(k)
+        whole = [k for k in tiles if self._depth(k) == _PARTITIONS]
+        if whole:  # at equal distances: one eviction for all
+            destination, column = place(whole[0])
+            step = place(whole[-1])[1] - column
+            step = step // (len(whole) - 1) if len(whole) > 1 else parts
+            self._evict(
+                destination.access(None, _squeezed(((step, len(whole)), (1, parts))), offset=column),
+                bank.access(None, _squeezed(((_STATIONARY, len(whole)), (1, parts)))),
+                len(whole) * parts,
+            )
+        if len(whole) < len(tiles):
+            kp = self._depth(tiles[-1])
+            destination, column = place(tiles[-1])
             self._evict(
                 destination.access((0, kp), ((1, parts),), offset=column),
-                bank.access((0, kp), ((1, parts),), offset=i * _STATIONARY),
+                bank.access((0, kp), ((1, parts),), offset=len(whole) * _STATIONARY),
                 parts,
             )
 
@@ -384,7 +458,8 @@ class _Product(StepEmitter):
                     view.buffer,
                 )
 
-    def _load_values(self, row: int) -> None:
+    def _load_values(self, batch: int) -> None:
+        row = batch * self.m + self.first
         keys = dict.fromkeys(k for s in self.selection.steps for k in s.inputs() if k[0] == "load")
         for key in keys:
             view = key[1]
@@ -396,9 +471,12 @@ class _Product(StepEmitter):
                     self.tile(key), self._layout(key), row, self.parts, self.column_start, self.columns, view.buffer
                 )
 
-    def _dma(self, tile: Tile, layout: Layout, row: int, rows: int, column: int, columns: int, buffer: int) -> None:
+    def _dma(
+        self, tile: Tile, layout: Layout, row: int, rows: int, column: int, columns: int, buffer: int, place: int = 0
+    ) -> None:
+        """Load a block of a matrix to the tile's columns from `place` on."""
         for piece in pieces(layout, row, rows, column, columns):
-            to = tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column)
+            to = tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=place + piece.column)
             self.tiler.fetch(buffer, to, piece)
 
     def _stores(self, row: int) -> None:
@@ -412,6 +490,12 @@ class _Product(StepEmitter):
                         tensor.access(piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride),
                         tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column),
                     )
+
+
+def _squeezed(pattern: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """Two dimensions as one where they lie next to each other."""
+    (outer, count), (stride, size) = pattern
+    return ((stride, count * size),) if count == 1 or outer == stride * size else pattern
 
 
 _RESULT: Key = ("temp", "result")

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from neuroncore.isa import Access, Instruction, Loop
 
-__all__ = ["Item", "Iteration", "Rolled", "every_iteration", "overlap", "roll"]
+__all__ = ["Item", "Iteration", "Rolled", "every_iteration", "is_round", "overlap", "roll", "written"]
 
-#: The instructions of one iteration, each with its pipeline stage (-1: to find).
-Iteration = tuple[tuple[Instruction, int], ...]
+#: The instructions and loops of one iteration, each with its pipeline stage (-1: to find).
+Iteration = tuple[tuple[Instruction | Loop, int], ...]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,13 @@ def every_iteration(items: Iterable[Item], most: int | None = None) -> Iterator[
                 yield from every_iteration(item.items, most)
         else:
             yield item
+
+
+def written(iteration: Iterable[tuple[Instruction | Loop, int]]) -> Iterator[tuple[Instruction, int]]:
+    """The instructions of an iteration as written, each with its stage."""
+    for item, stage in iteration:
+        for instruction in item.text() if isinstance(item, Loop) else (item,):
+            yield instruction, stage
 
 
 # -- rolling -----------------------------------------------------------------------------------------------------------
@@ -73,7 +80,14 @@ def _plain(items: tuple[Item, ...], names: dict[str, str] | None = None) -> tupl
     return tuple(result)
 
 
-def _renamed(instruction: Instruction, names: dict[str, str]) -> Instruction:
+def _renamed(item: Instruction | Loop, names: dict[str, str]) -> Instruction | Loop:
+    if isinstance(item, Loop):  # a loop inside an iteration is alone in naming its index
+        inner = {**names, item.name: "*"}
+        return Loop("*", item.count, tuple(_renamed(i, inner) for i in item.body))
+    return _renamed_one(item, names)
+
+
+def _renamed_one(instruction: Instruction, names: dict[str, str]) -> Instruction:
     def change(value: object) -> object:
         if isinstance(value, Access) and value.steps:
             return replace(value, steps=tuple((names.get(name, name), step) for name, step in value.steps))
@@ -109,10 +123,32 @@ def _between(name: str, a: Item, b: Item) -> Item | None:
 def _named(item: Item, old: str, new: str) -> Item:
     if isinstance(item, Rolled):
         return replace(item, items=tuple(_named(i, old, new) for i in item.items))
-    return tuple((_renamed(i, {old: new}), stage) for i, stage in item)
+    return tuple((_named_one(i, old, new), stage) for i, stage in item)
 
 
-def _step(name: str, one: Instruction, two: Instruction) -> Instruction | None:
+def _named_one(item: Instruction | Loop, old: str, new: str) -> Instruction | Loop:
+    if isinstance(item, Loop):
+        return replace(item, body=tuple(_named_one(i, old, new) for i in item.body))
+    return _renamed_one(item, {old: new})
+
+
+def _step(name: str, one: Instruction | Loop, two: Instruction | Loop) -> Instruction | Loop | None:
+    if isinstance(one, Loop) or isinstance(two, Loop):
+        if not isinstance(one, Loop) or not isinstance(two, Loop):
+            return None
+        if one.count != two.count or len(one.body) != len(two.body):
+            return None
+        body = []
+        for a, b in zip(one.body, two.body, strict=True):
+            made = _step(name, a, _named_one(b, two.name, one.name))
+            if made is None:
+                return None
+            body.append(made)
+        return replace(one, body=tuple(body))
+    return _step_one(name, one, two)
+
+
+def _step_one(name: str, one: Instruction, two: Instruction) -> Instruction | None:
     if one.opcode != two.opcode or one.engine != two.engine or one.queue != two.queue:
         return None
     if len(one.operands) != len(two.operands) or one.op != two.op:
@@ -149,7 +185,13 @@ def _moved(item: Item, name: str, by: int, *, fixed: bool) -> Item:
     return tuple((_advanced(i, name, by, fixed=fixed), stage) for i, stage in item)
 
 
-def _advanced(instruction: Instruction, name: str, by: int, *, fixed: bool) -> Instruction:
+def _advanced(item: Instruction | Loop, name: str, by: int, *, fixed: bool) -> Instruction | Loop:
+    if isinstance(item, Loop):
+        return replace(item, body=tuple(_advanced(i, name, by, fixed=fixed) for i in item.body))
+    return _advanced_one(item, name, by, fixed=fixed)
+
+
+def _advanced_one(instruction: Instruction, name: str, by: int, *, fixed: bool) -> Instruction:
     changed = False
     operands = []
     for key, value in instruction.operands:

@@ -18,10 +18,10 @@ from neuroncore.compiler.hbm import Piece
 from neuroncore.compiler.ir import writes
 from neuroncore.compiler.moves import tile_estimate, tile_fold, tile_gather, tile_move, tile_scatter
 from neuroncore.compiler.product import tile_product
-from neuroncore.compiler.rolled import Item, is_round, roll
+from neuroncore.compiler.rolled import Item, Rolled, is_round, roll, written
 from neuroncore.compiler.rows import tile_rows
 from neuroncore.compiler.turn import tile_turn
-from neuroncore.isa import Access, Instruction, ProgramBuilder, Tensor, Tile
+from neuroncore.isa import Access, Instruction, Loop, ProgramBuilder, Tensor, Tile
 from neuroncore.targets import Target
 
 __all__ = ["Block", "Tiled", "Tiler", "tile"]
@@ -87,7 +87,7 @@ class Tiler:
         self._prologue: list[Instruction] = []
         self._iterations: list[Item] = []
         self._loops = 0
-        self._current: list[tuple[Instruction, int]] = []
+        self._current: list[tuple[Instruction | Loop, int]] = []
         self._tensors = self._declare()
 
     def _declare(self) -> dict[int, Tensor]:
@@ -167,9 +167,13 @@ class Tiler:
         self._current = []
         yield
         if prologue:
-            self._prologue += [i for i, _ in self._current]
+            self._prologue += [i for i, _ in written(self._current)]
         elif self._current:
             self._iterations.append(tuple(self._current))
+
+    def drain(self) -> None:
+        """Let the pipeline of the current kernel run one step without new work."""
+        self._iterations.append(())
 
     def rolled(self, count: int, period: int = 1) -> Iterator[int]:
         """Indices 0 .. count-1 of a loop; yields only those whose body must be emitted, the others become a `Rolled`.
@@ -194,13 +198,35 @@ class Tiler:
             yield from range(number * period, (number + 1) * period)
             emitted.append(self._iterations[start:])
         del self._iterations[start:]
+        loop = self._roll(emitted, rounds)
+        if loop.items:
+            self._iterations.append(loop)
+        yield from range(rounds * period, count)
+
+    def repeated(self, count: int) -> Iterator[int]:
+        """As `rolled` with a period of 1, for a loop within an iteration; its instructions have one stage."""
+        if self._unrolled or count < _ROUNDS:
+            yield from range(count)
+            return
+        emitted: list[list[Item]] = []
+        start = len(self._current)
+        for number in (0, 1, count - 1):
+            del self._current[start:]
+            yield number
+            emitted.append([tuple(self._current[start:])])
+        del self._current[start:]
+        loop = self._roll(emitted, count)
+        (items,) = loop.items
+        assert not isinstance(items, Rolled)
+        self._current.append((Loop(loop.name, count, tuple(i for i, _ in items)), self.stage))
+
+    def _roll(self, emitted: list[list[Item]], rounds: int) -> Rolled:
+        """The loop of which the first, second and last round are given."""
         self._loops += 1
         loop = roll(f"i{self._loops}", emitted[0], emitted[1], rounds)
         if loop is None or not is_round(loop, rounds - 1, emitted[2]):
             raise _NotAffineError
-        if loop.items:
-            self._iterations.append(loop)
-        yield from range(rounds * period, count)
+        return loop
 
     def run(self) -> Tiled:
         """Tile every kernel."""
