@@ -28,6 +28,7 @@ LAUNCH_SHARE = 0.5
 """Above this part of device time, the launch cost is what bounds an execution."""
 
 _NEAR = 0.5  # below this part of its roof, most of a program's time is neither arithmetic nor traffic
+_ENGINES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync")
 _OTHER_ENGINES = ("Vector", "Scalar", "GpSimd")
 
 
@@ -80,6 +81,8 @@ class Placed:
         bound: launch | compute | memory, "" when it can't be placed.
         reached: the larger of compute_ns and memory_ns over program time of one execution.
         launch_share: launch cost over device time.
+        engines: part of engine and DMA time in which each engine, and DMA, is active; empty without device profile.
+        hfu, mfu, mbu: as Neuron Explorer defines them, over engine and DMA time (see docs/tables.md).
         text: the verdict in words, its denominator named; the reason where it is not placed.
     """
 
@@ -104,6 +107,10 @@ class Placed:
     bound: str
     reached: float | None
     launch_share: float | None
+    engines: dict[str, float]
+    hfu: float | None
+    mfu: float | None
+    mbu: float | None
     text: str
 
 
@@ -183,7 +190,10 @@ SELECT coalesce(neff, '') AS neff, any_value(total_time) AS seconds,
        any_value(adjusted_hardware_flops) AS adjusted_hardware_flops,
        any_value(adjusted_transpose_flops) AS adjusted_transpose_flops,
        any_value(elementwise_flops) AS elementwise_flops, any_value(hbm_read_bytes) AS hbm_read_bytes,
-       any_value(hbm_write_bytes) AS hbm_write_bytes,
+       any_value(hbm_write_bytes) AS hbm_write_bytes, any_value(hfu_estimated_percent) AS hfu,
+       any_value(coalesce(mfu_estimated_percent, mfu_inst_estimated_percent)) AS mfu,
+       any_value(mbu_estimated_percent) AS mbu, any_value(dma_active_time_percent) AS DMA_share,
+       {", ".join(f"any_value({name.lower()}_engine_active_time_percent) AS {name}_share" for name in _ENGINES)},
        {", ".join(f"any_value({engine.lower()}_engine_active_time) AS {engine}" for engine in _OTHER_ENGINES)}
 FROM Summary GROUP BY ALL
 """
@@ -276,6 +286,7 @@ def _place(row: dict[str, Any], summary: dict[str, Any] | None, roofs: Roofs) ->
     elif flops is not None:
         compute_ns, limit = flops / roofs.flops_per_second * 1e9, f"peak, {roofs.flops_dtype}".rstrip(", ")
     memory_ns = size / roofs.bytes_per_second * 1e9 if size is not None else None
+    hfu, mfu, mbu = (None if summary is None else summary[name] for name in ("hfu", "mfu", "mbu"))
     missing = [name for name, value in (("FLOPs", flops), ("bytes", size)) if value is None]
     roof, bound, reached, text = "", "", None, f"not placed: the profile has no {' and no '.join(missing)} of it"
     if not missing and compute_ns is not None and memory_ns is not None:
@@ -293,8 +304,16 @@ def _place(row: dict[str, Any], summary: dict[str, Any] | None, roofs: Roofs) ->
         flops / size if flops is not None and size else None,
         flops / program * 1e9 if flops is not None and program else None,
         size / program * 1e9 if size is not None and program else None,
-        compute_ns, memory_ns, limit, roof, bound, reached, launch_share, text,
+        compute_ns, memory_ns, limit, roof, bound, reached, launch_share, _shares(summary),
+        hfu, mfu, mbu, text,
     )  # fmt: skip
+
+
+def _shares(summary: dict[str, Any] | None) -> dict[str, float]:
+    if summary is None:
+        return {}
+    found = {engine: summary[f"{engine}_share"] for engine in (*_ENGINES, "DMA")}
+    return {engine: share for engine, share in found.items() if share is not None}
 
 
 def _verdict(roof: str, limit: str, reached: float | None, launch_share: float | None) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,6 +74,7 @@ def _lines(found: Roofline, limit: int) -> Iterator[str]:
         "at its roof, arithmetic or bytes. reached: that time over engine and DMA time, and which it is. "
         f"FLOP/s: over engine and DMA time. device: {format_ns(found.device_time_ns)} in all, {found.selected.text}."
     )
+    yield from _engine_lines(shown)
     if found.far:
         yield wrap(
             f"! {found.far:,} of {len(found.rows):,} executables reach less than half of their roof: their engine and "
@@ -83,6 +84,38 @@ def _lines(found: Roofline, limit: int) -> Iterator[str]:
     for text in dict.fromkeys(row.text for row in lost):
         count = sum(row.text == text for row in lost)
         yield wrap(f"! {count:,} {text}")
+
+
+def _engine_lines(rows: Sequence[Placed]) -> Iterator[str]:
+    """What each engine does of an executable's time; nothing where no device profile says."""
+    from neuronscope.analysis.units import format_ns, format_percent
+    from neuronscope.cli.text import table, wrap
+
+    known = [row for row in rows if row.engines]
+    if not known:
+        return
+    names = list(dict.fromkeys(name for row in known for name, share in row.engines.items() if share))
+    metrics = ("HFU", "MFU", "MBU")
+
+    def share(value: float | None) -> str:
+        if value is None:
+            return "-"
+        return format_percent(value).replace("less than ", "<").replace("more than ", ">").removesuffix(" %")
+
+    yield table(
+        ["executable", "once", *names, *metrics],
+        [
+            [row.name, format_ns(row.program_ns / row.executions)]
+            + [share(row.engines.get(name)) for name in names]
+            + [share(value) for value in (row.hfu, row.mfu, row.mbu)]
+            for row in known
+        ],
+    )
+    yield wrap(
+        "once: engine and DMA time of one execution. Percent of it in which each engine, and DMA, is active. HFU, MFU: "
+        "percent of TensorE's bf16 peak, of all its FLOPs and of the model's; MBU: percent of a whole HBM stack's "
+        "bandwidth: Neuron Explorer's definitions."
+    )
 
 
 def _cells(row: Placed) -> list[str]:
