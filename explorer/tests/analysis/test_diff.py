@@ -1,9 +1,12 @@
 """Two profiles step by step."""
 
 import dataclasses
+from random import Random
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from neuronscope.analysis.condition import parse
 from neuronscope.analysis.diff import NotComparableError, diff, judge
 from neuronscope.analysis.profile import Profile
@@ -126,3 +129,76 @@ def test_one_measured_step_says_so(steps):
     exact = metric(diff(steps("a", [100], "true"), steps("b", [200], "true")), "device_time")
     assert exact.verdict == "longer"
     assert dataclasses.replace(row, exact=True).verdict == "longer"
+
+
+def noisy(steps, seed, name="a", factor=1.0, n=5, spread=0.02):
+    random = Random(seed)
+    return steps(name, [round(1_000_000 * factor * random.uniform(1 - spread, 1 + spread)) for _ in range(n)])
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(times=st.lists(st.integers(1_000, 9_000), min_size=1, max_size=5))
+def test_a_profile_against_itself_is_the_same(times, build_tables, works):
+    tables = build_tables([works(f"aten::op{n % 2}", program=t, step=n, gap=10_000) for n, t in enumerate(times)])
+    found = diff(Profile("a", tables), Profile("b", tables))
+    assert not found.unlike and not [row for row in (*found.metrics, *found.paths) if row.change]
+    assert not judge(found, parse("device_time > 0% or span > 0% or executions > 0 or op_device_time > 0%"))[0]
+
+
+def test_noise_is_no_difference_and_a_slowdown_is_one(steps):
+    detected = sum(
+        metric(diff(noisy(steps, s), noisy(steps, s + 100, "b")), "device_time").detectable for s in range(20)
+    )
+    assert detected <= 1  # of twenty pairs that differ by noise alone
+    for seed in range(5):
+        row = metric(diff(noisy(steps, seed), noisy(steps, seed + 100, "b", 1.2)), "device_time")
+        assert row.detectable and row.verdict == "longer" and row.share == pytest.approx(0.2, abs=0.05)
+
+
+def test_the_operator_that_was_slowed_down_is_named(build_tables, works):
+    random, names = Random(3), ("aten::mm", "aten::add", "aten::mean", "aten::softmax")
+
+    def profile(name, slow):
+        made = [
+            works(op, program=round((30_000 if slow != op else 36_000) * random.uniform(0.99, 1.01)), launch=0, step=n)
+            for n in range(4)
+            for op in names
+        ]
+        return Profile(name, build_tables(made, info={"emulated": "false"}))
+
+    for slow in names:
+        found = diff(profile("a", None), profile("b", slow))
+        assert [row.name for row in found.paths if row.detectable] == [found.paths[0].name] == [slow]
+        worse, lines = judge(found, parse("op_device_time > 10%"))
+        assert worse and lines == [f"worse: op_device_time > 10%: {slow}"]
+
+
+def test_one_odd_step_of_many_hides_nothing(steps):
+    before = steps("a", [100_000 + n for n in range(12)])
+    after = steps("b", [110_000 + n for n in range(11)] + [190_000])
+    row = metric(diff(before, after), "device_time")
+    assert row.detectable and row.spread < 0.01
+
+
+def test_steps_of_several_ranks_are_one_sample_each(job):
+    found = diff(job, job)
+    assert metric(found, "executions").before.values == (6, 6, 6)
+    assert len(job.steps) == 3 and job.whole_range.text == "all 3 steps"
+
+
+def test_profiles_without_device_work_are_compared_by_host_time(build_tables, works):
+    def profile(name, factor):
+        tables = build_tables([works(op, step=n) for n in range(3) for op in ("aten::mul", "aten::add")])
+        rows = [
+            row | {"self_cpu_ns": row["self_cpu_ns"] * (factor if row["name"] == "aten::add" else 1)}
+            for row in tables["HostOp"].to_pylist()
+        ]
+        del tables["Execution"], tables["Gap"]
+        return Profile(name, tables | {"HostOp": pa.Table.from_pylist(rows, schema=tables["HostOp"].schema)})
+
+    found = diff(profile("a", 1), profile("b", 2))
+    assert found.sentence.startswith("Operators' host time 40.0 us → 60.0 us: 50 % longer; median of 3 steps")
+    assert [row.name for row in found.paths if row.change] == ["aten::add"]
+    assert judge(found, parse("self_cpu > 10% and op_self_cpu > 10%"))[0]
+    with pytest.raises(NotComparableError, match="device_time is not known"):
+        judge(found, parse("device_time > 1%"))

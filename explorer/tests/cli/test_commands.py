@@ -53,6 +53,14 @@ def test_diff_exit_codes(neuronscope, runs):
     assert neuronscope("diff", *runs, "--fail-on", "device_time > much")[0] == 2
 
 
+def test_diff_of_several_profiles_judges_each_against_the_first(neuronscope, runs):
+    before, after = runs
+    code, text, _ = neuronscope("diff", before, before, after, "--name", "a,same,slow", "--fail-on", "device_time > 5%")
+    assert code == 1 and "ok: device_time > 5%: +0 ns" in text and "worse: device_time > 5%: +10,000 ns" in text
+    answer = json.loads(neuronscope("diff", before, before, after, "--format", "json")[1])
+    assert [one["metrics"][0]["verdict"] for one in answer] == ["same", "longer"]
+
+
 def test_diff_formats(neuronscope, runs):
     code, text, _ = neuronscope("diff", *runs, "--format", "markdown", "--fail-on", "span > 1%")
     assert code == 1 and text.startswith("**Device time 100 us → 110 us: 10 % longer")

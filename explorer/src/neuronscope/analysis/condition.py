@@ -34,9 +34,12 @@ METRICS = {
     "copies": "",
     "bytes": "B",
     "self_cpu": "ns",
+    "calls": "",
     "op_device_time": "ns",
+    "op_self_cpu": "ns",
 }
-"""Metrics of a test and the unit of their values; `op_device_time` is the operator path that grew most."""
+"""Metrics of a test and the unit of their values. `op_device_time` is any operator path; without device work it is
+`op_self_cpu`, and `self_cpu`, `span` and `calls` are those of the operators on the host."""
 
 _UNITS = {
     "ns": ("ns", 1),

@@ -1,9 +1,10 @@
 """Two profiles step by step: which figures and operator paths changed, and whether the change can be told from noise.
 
 Steps are samples. Partial steps and warm-up are left out and named. A row holds the median of each side and its spread
-((largest - smallest) / median); a change smaller than the wider spread is no difference that can be detected. Work is
-matched by operator path (module, then the operators from the outermost in), so a kernel that was renamed still meets
-its counterpart.
+((largest - smallest) / median; of ten samples and more without the most extreme tenth at either end, so that one odd
+step hides nothing); a change smaller than the wider spread is no difference that can be detected. Work is matched by
+operator path (module, then the operators from the outermost in), so a kernel that was renamed still meets its
+counterpart. Profiles without device work are compared by the host time of their operators.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from neuronscope.formats.errors import NeuronscopeError
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
 
-__all__ = ["Diff", "NotComparableError", "Row", "Samples", "diff", "judge"]
+__all__ = ["Diff", "NotComparableError", "Row", "Samples", "diff", "diffs", "judge"]
 
 _WARM_UP = 1.25  # a leading step that takes longer than this times the median of the later ones is warm-up
 _METRICS = {  # metric → column of work_by_step()
@@ -38,6 +39,7 @@ _METRICS = {  # metric → column of work_by_step()
     "bytes": "bytes_moved",
     "self_cpu": "self_cpu_ns",
 }
+_HOST_METRICS = {"self_cpu": "self_cpu_ns", "span": "span_ns", "calls": "calls"}
 _DEVICE_FACTS = {
     "emulated": "emulated",
     "target": "target",
@@ -66,8 +68,10 @@ class Samples:
 
     @property
     def width(self) -> int:
-        """Largest minus smallest."""
-        return max(self.values) - min(self.values) if self.values else 0
+        """Largest minus smallest, without a tenth of the samples at either end."""
+        cut = len(self.values) // 10
+        kept = sorted(self.values)[cut : len(self.values) - cut]
+        return kept[-1] - kept[0] if kept else 0
 
     @property
     def spread(self) -> float | None:
@@ -188,26 +192,28 @@ def diff(before: Profile, after: Profile) -> Diff:
     """Compare two profiles.
 
     Raises:
-        NotComparableError: one of them has no device work.
+        NotComparableError: one of them has no device work and the other has, or both have no operator calls either.
     """
-    sides = [_side(profile) for profile in (before, after)]
+    on_host = not before.has_device_rows and not after.has_device_rows
+    sides = [_side(profile, on_host) for profile in (before, after)]
     for side in sides:
-        if not side.metrics["device_time"].values:
-            raise NotComparableError(f"{side.profile.name} has no device work: nothing to compare")
+        if not side.metrics["self_cpu" if on_host else "device_time"].values:
+            what = "no operator calls" if on_host else "no device work"
+            raise NotComparableError(f"{side.profile.name} has {what}: nothing to compare")
     first, second = sides
     exact = dict.fromkeys(("device_time", "launch", "program"), first.profile.emulated and second.profile.emulated)
     metrics = [
         Row(
             name,
-            "" if name in ("executions", "copies") else "B" if name == "bytes" else "ns",
+            "" if name in ("executions", "copies", "calls") else "B" if name == "bytes" else "ns",
             first.metrics[name],
             second.metrics[name],
-            exact.get(name, name in ("executions", "copies", "bytes")),
+            exact.get(name, name in ("executions", "copies", "calls", "bytes")),
         )
-        for name in _METRICS
+        for name in (_HOST_METRICS if on_host else _METRICS)
         if first.metrics[name].values or second.metrics[name].values
     ]
-    paths = _path_rows(first, second, exact["device_time"])
+    paths = _path_rows(first, second, exact["device_time"] and not on_host)
     comparison = compare([before, after])
     unlike = tuple(_unlike(before, after))
     excluded = tuple(f"{side.profile.name}: {text}" for side in sides for text in side.excluded)
@@ -243,7 +249,7 @@ def judge(found: Diff, condition: Condition, allow_unlike: bool = False) -> tupl
 
 
 def _holds(found: Diff, test: Test, lines: list[str]) -> bool:
-    if test.metric == "op_device_time":
+    if test.metric == ("op_self_cpu" if found.metrics[0].name == "self_cpu" else "op_device_time"):
         met = [row for row in found.paths if _row_holds(row, test)]
         what = ", ".join(row.name for row in met[:3]) or "no operator path"
         lines.append(f"{'worse' if met else 'ok'}: {test.text}: {what}")
@@ -265,20 +271,20 @@ def _row_holds(row: Row, test: Test) -> bool:
     return row.detectable or test.holds(0, 0)
 
 
-def _side(profile: Profile) -> _Side:
+def diffs(base: Profile, others: Sequence[Profile]) -> tuple[Diff, ...]:
+    """Each of several profiles against one base; see `diff`."""
+    return tuple(diff(base, other) for other in others)
+
+
+def _side(profile: Profile, on_host: bool) -> _Side:
+    if on_host:
+        return _host_side(profile)
     per_step = {row["step"]: row for row in profile.rows("SELECT * FROM work_by_step()")}
     cpu = {
         row["step"]: row["ns"]
         for row in profile.rows("SELECT step, sum(self_cpu_ns)::BIGINT AS ns FROM HostOp WHERE step >= 0 GROUP BY step")
     }
-    complete = [step for step in profile.steps if step.complete and step.number in per_step]
-    excluded = [f"{step.name} left out: partial" for step in profile.steps if not step.complete]
-    warm = _warm_up([per_step[step.number]["span_ns"] for step in complete])
-    for step in complete[:warm]:
-        later = median(per_step[other.number]["span_ns"] for other in complete[warm:])
-        span = format_ns(per_step[step.number]["span_ns"])
-        excluded.append(f"{step.name} left out: warm-up ({span}, the later ones {format_ns(later)})")
-    chosen = [step.number for step in complete[warm:]]
+    chosen, excluded = _samples(profile, {step: row["span_ns"] for step, row in per_step.items()})
     rows: list[dict[str, Any]]
     if chosen:
         rows = [per_step[number] | {"self_cpu_ns": cpu.get(number, 0)} for number in chosen]
@@ -299,6 +305,54 @@ def _side(profile: Profile) -> _Side:
         metrics[name] = Samples(() if None in values else tuple(int(value) for value in values))
     paths, kernels = _paths(profile, chosen)
     return _Side(profile, tuple(chosen), metrics, paths, kernels, tuple(excluded))
+
+
+def _host_side(profile: Profile) -> _Side:
+    """Samples of a profile without device work: its operators' host time."""
+    per_step = {
+        row["step"]: row
+        for row in profile.rows(
+            """
+            SELECT step, sum(self_cpu_ns)::BIGINT AS self_cpu_ns, count(*) AS calls,
+                   max(end_ts) - min(start_ts) AS span_ns
+            FROM HostOp GROUP BY step
+            """
+        )
+    }
+    chosen, excluded = _samples(profile, {step: row["span_ns"] for step, row in per_step.items() if step >= 0})
+    rows = [per_step[step] for step in chosen]
+    if not chosen and per_step:
+        keys = ("self_cpu_ns", "calls")
+        rows = [{key: sum(row[key] for row in per_step.values()) for key in keys} | {"span_ns": None}]
+        excluded.append("no complete step with operator calls: everything recorded is one sample")
+    metrics = {}
+    for name, column in _HOST_METRICS.items():
+        values = [row[column] for row in rows]
+        metrics[name] = Samples(() if None in values else tuple(int(value) for value in values))
+    times: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in profile.rows("SELECT * FROM host_paths()"):
+        step = row["step"] if chosen else -1
+        times[row["path"]][step] += row["self_cpu_ns"]
+    order = chosen or [-1]
+    paths = {
+        path: Samples(tuple(found.get(step, 0) for step in order))
+        for path, found in times.items()
+        if any(step in found for step in order)
+    }
+    kernels = {path: frozenset((path,)) for path in paths}
+    return _Side(profile, tuple(chosen), metrics, paths, kernels, tuple(excluded))
+
+
+def _samples(profile: Profile, spans: Mapping[int, int]) -> tuple[list[int], list[str]]:
+    """Numbers of the steps that are samples, and what was left out and why."""
+    complete = [step for step in profile.steps if step.complete and step.number in spans]
+    excluded = [f"{step.name} left out: partial" for step in profile.steps if not step.complete]
+    warm = _warm_up([spans[step.number] for step in complete])
+    for step in complete[:warm]:
+        later = median(spans[other.number] for other in complete[warm:])
+        text = f"warm-up ({format_ns(spans[step.number])}, the later ones {format_ns(later)})"
+        excluded.append(f"{step.name} left out: {text}")
+    return [step.number for step in complete[warm:]], excluded
 
 
 def _warm_up(spans: Sequence[int]) -> int:
@@ -324,7 +378,7 @@ def _paths(profile: Profile, steps: Sequence[int]) -> tuple[dict[str, Samples], 
 
 
 def _path_rows(first: _Side, second: _Side, exact: bool) -> list[Row]:
-    absent = [Samples((0,) * len(side.metrics["device_time"].values)) for side in (first, second)]
+    absent = [Samples((0,) * max(len(side.metrics["self_cpu"].values), 1)) for side in (first, second)]
     rows = []
     for path in dict.fromkeys([*first.paths, *second.paths]):
         old, new = first.kernels.get(path, frozenset()), second.kernels.get(path, frozenset())
@@ -353,11 +407,12 @@ def _unlike(before: Profile, after: Profile) -> list[str]:
 
 
 def _sentence(row: Row) -> str:
-    """The device time's verdict in a sentence."""
+    """The verdict of the first figure, device time or the operators' host time, in a sentence."""
+    what = "Device time" if row.name == "device_time" else "Operators' host time"
     n = plural(len(row.before.values), "step"), plural(len(row.after.values), "step")
     counted = f"{n[0]} of each" if n[0] == n[1] else f"{n[0]} against {n[1]}"
     before, after = format_ns(row.before.median or 0), format_ns(row.after.median or 0)
     if not row.detectable:
-        return f"Device time {before} → {after}: {row.verdict}; {counted}."
+        return f"{what} {before} → {after}: {row.verdict}; {counted}."
     share = f"{abs(row.share or 0) * 100:.3g} % " if row.share else ""
-    return f"Device time {before} → {after}: {share}{row.verdict}; median of {counted}."
+    return f"{what} {before} → {after}: {share}{row.verdict}; median of {counted}."

@@ -54,6 +54,7 @@ SQL_FILES = (
     "work_by",
     "work_by_step",
     "op_paths",
+    "host_paths",
     "step_split",
     "overlap",
     "launches",
@@ -300,8 +301,14 @@ class Profile:
 
     @functools.cached_property
     def steps(self) -> list[Step]:
-        """Profiler steps in order of start."""
-        rows = self.rows("SELECT number, name, start_ts, end_ts, complete FROM Step ORDER BY start_ts, number")
+        """Profiler steps in order of start; one that several ranks or processes have is one, from first to last."""
+        rows = self.rows(
+            """
+            SELECT number, any_value(name) AS name, min(start_ts) AS start_ts, max(end_ts) AS end_ts,
+                   bool_and(complete) AS complete
+            FROM Step GROUP BY number ORDER BY start_ts, number
+            """
+        )
         return [Step(r["number"], r["name"], r["start_ts"], r["end_ts"], r["complete"]) for r in rows]
 
     @functools.cached_property

@@ -29,7 +29,7 @@ class Format(StrEnum):
 
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="The profile to compare with.")],
-    after: Annotated[str, typer.Argument(metavar="B", help="The profile to judge.")],
+    after: Annotated[list[str], typer.Argument(metavar="B...", help="The profiles to judge, each against A.")],
     fail_on: Annotated[
         str | None,
         typer.Option(
@@ -48,22 +48,29 @@ def diff(
     name: Names = None,
     data_path: DataPath = None,
 ) -> None:
-    """Compare two profiles step by step. Exits with 0: same or better, 1: worse, 2: not comparable."""
+    """Compare profiles with a first one step by step. Exits with 0: same or better, 1: worse, 2: not comparable."""
     from neuronscope.analysis import condition
     from neuronscope.analysis import diff as analysis
     from neuronscope.cli.opening import open_profiles
 
     wanted = condition.parse(fail_on) if fail_on is not None else None
-    first, second = open_profiles([before, after], name, data_path)
-    found = analysis.diff(first, second)
-    worse, lines = analysis.judge(found, wanted, allow_unlike) if wanted else (False, [])
+    first, *others = open_profiles([before, *after], name, data_path)
+    found = analysis.diffs(first, others)
+    judged = [analysis.judge(one, wanted, allow_unlike) if wanted else (False, []) for one in found]
     if form is Format.json:
-        answer = found.to_dict() | {"fail_on": fail_on, "worse": worse if wanted else None, "tests": lines}
-        typer.echo(json.dumps(answer, ensure_ascii=False))
+        answers = [
+            one.to_dict() | {"fail_on": fail_on, "worse": worse if wanted else None, "tests": lines}
+            for one, (worse, lines) in zip(found, judged, strict=True)
+        ]
+        typer.echo(json.dumps(answers[0] if len(answers) == 1 else answers, ensure_ascii=False))
     else:
-        for line in _markdown(found, lines, limit) if form is Format.markdown else _text(found, lines, limit):
-            typer.echo(line)
-    if worse:
+        write = _markdown if form is Format.markdown else _text
+        for number, (one, (_, lines)) in enumerate(zip(found, judged, strict=True)):
+            if number:
+                typer.echo("")
+            for line in write(one, lines, limit):
+                typer.echo(line)
+    if any(worse for worse, _ in judged):
         raise typer.Exit(_WORSE)
 
 
