@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from neuroncore.compiler import COMPILER_VERSION, Estimated, compile_program, op
 from neuroncore.flops import model_flops
 from neuroncore.graph import Graph
 from neuroncore.isa import print_program
-from neuroncore.targets import load_target
+from neuroncore.targets import Target, load_target
 from neuroncore.timing import Timeline, simulate
 
 __all__ = ["Executable", "compile_graph", "is_lowered", "op_status"]
@@ -40,11 +43,11 @@ class Executable:
         bytes_read, bytes_written: HBM traffic of the program.
         flops: multiply and add counted separately.
         model_flops: those of the graph's matrix products, -1 unknown.
-        instructions, dma_transfers: rows for the NTFF tables of `neuronscope.formats.tables`
-            (INSTRUCTIONS, DMA_TRANSFERS), `neff` column filled.
         program: the `neuroncore.isa` program, executable on `neuroncore.machine`. Inputs are flat: the storage of input
             number i from its first element, `in<i>`; results are `out<i>`. A result that is a view of an input, or of
             another result, has no tensor of its own.
+        pieces: timelines and estimates, one after the other. `instructions` and `dma_transfers` are made of them when a
+            profile wants them: rows for the NTFF tables of `neuronscope.formats.tables`, `neff` column filled.
     """
 
     name: str
@@ -55,9 +58,23 @@ class Executable:
     bytes_read: int
     bytes_written: int
     flops: int
-    instructions: pa.Table
-    dma_transfers: pa.Table
     program: Any
+    pieces: tuple[Timeline | Estimated, ...]
+
+    @property
+    def instructions(self) -> pa.Table:
+        """Table INSTRUCTIONS."""
+        return self._tables[0]
+
+    @property
+    def dma_transfers(self) -> pa.Table:
+        """Table DMA_TRANSFERS."""
+        return self._tables[1]
+
+    @cached_property
+    def _tables(self) -> tuple[pa.Table, pa.Table]:
+        return _joined(self.pieces, self.hash)
+
     model_flops: int = -1
 
 
@@ -71,9 +88,25 @@ def compile_graph(graph: Graph, target_name: str | None = None) -> Executable:
     Raises:
         neuroncore.errors.NeuroncoreError: bad target, tensor too large for HBM, …
     """
-    target = load_target(target_name)
+    with _without_collection():
+        return _compile(graph, load_target(target_name))
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No garbage collection: a compiler makes many objects and no cycles, and walking them all doubles its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _compile(graph: Graph, target: Target) -> Executable:
     compiled = compile_program(_anonymous(graph), target)
-    timelines = [p if isinstance(p, Estimated) else simulate(p, target) for p in compiled.pieces]
+    timelines = tuple(p if isinstance(p, Estimated) else simulate(p, target) for p in compiled.pieces)
     estimates = [p for p in timelines if isinstance(p, Estimated)]
     info = {
         "name": _label(graph),
@@ -87,19 +120,17 @@ def compile_graph(graph: Graph, target_name: str | None = None) -> Executable:
     debug = {"graph": graph.name, "instructions": [[i.op, i.source] for i in program.text()]}
     neff = neff_format.pack(info, print_program(program), tensors, debug)
     digest = neff_format.unpack(neff).hash
-    instructions, transfers, total_ns = _joined(timelines, digest)
     return Executable(
         name=graph.name,
         hash=digest,
         neff=neff,
-        program_ns=total_ns,
+        program_ns=sum(p.duration_ns if isinstance(p, Estimated) else p.program_ns for p in timelines),
         estimated_ns=sum(e.duration_ns for e in estimates),
         bytes_read=sum(p.bytes_read for p in timelines),
         bytes_written=sum(p.bytes_written for p in timelines),
         flops=sum(p.flops for p in timelines),
-        instructions=instructions,
-        dma_transfers=transfers,
         program=program,
+        pieces=timelines,
         model_flops=model_flops(graph),
     )
 
@@ -113,11 +144,11 @@ def _anonymous(graph: Graph) -> Graph:
     return Graph(_label(graph), graph.inputs, graph.nodes, graph.outputs, graph.mutates)
 
 
-def _joined(pieces: list[Timeline | Estimated], neff: str) -> tuple[pa.Table, pa.Table, int]:
+def _joined(pieces: Sequence[Timeline | Estimated], neff: str) -> tuple[pa.Table, pa.Table]:
     """The tables of all pieces, one after the other in time."""
     if len(pieces) == 1 and isinstance(pieces[0], Timeline):
         only = pieces[0]
-        return only.instruction_table(neff), only.dma_table(neff), only.program_ns
+        return only.instruction_table(neff), only.dma_table(neff)
     instructions = [tables.INSTRUCTIONS.schema.empty_table()]
     transfers = [tables.DMA_TRANSFERS.schema.empty_table()]
     now = rows = moves = 0
@@ -145,7 +176,7 @@ def _joined(pieces: list[Timeline | Estimated], neff: str) -> tuple[pa.Table, pa
         moves += moved.num_rows
         now += piece.program_ns
     joined = [pa.concat_tables(t).unify_dictionaries().combine_chunks() for t in (instructions, transfers)]
-    return joined[0], joined[1], now
+    return joined[0], joined[1]
 
 
 def _shifted(table: pa.Table, columns: tuple[str, ...], offset_ns: int, first_id: int) -> pa.Table:

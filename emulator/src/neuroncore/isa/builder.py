@@ -126,6 +126,9 @@ class ProgramBuilder:
         values: list[tuple[str, Operand]] = []
         for operand in spec.operands:
             value = given.pop(operand.name, None)
+            if type(value) is Access:
+                values.append((operand.name, value))
+                continue
             if value is None:
                 if not operand.optional:
                     raise ProgramError(f"{spec.name}: operand {operand.name} is missing")

@@ -80,6 +80,10 @@ def _instruction(i: Instruction, origins: bool) -> str:
 
 
 def _json(value: Value) -> str:
+    if value is None:
+        return "null"
+    if value.__class__ is int:
+        return str(value)
     return json.dumps(value, separators=(",", ":"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -45,19 +45,23 @@ def verify(program: Program, target: Target) -> None:
     buffers = program.buffers
     if len(buffers) != len(program.tensors) + len(program.tiles):
         raise ProgramError(f"program {program.name!r}: two tensors or tiles have the same name")
-    checked: dict[tuple[object, ...], None] = {}
+    # Equal but for offsets and slots is checked in full once, then only for what it reaches.
+    kinds = {n: (b.memory, b.partitions, b.start_partition) if isinstance(b, Tile) else n for n, b in buffers.items()}
+    checked: set[tuple[object, ...]] = set()
     queues: dict[str, str] = {}
     raisers: dict[str, str] = {}
     totals: dict[str, int] = {}
     highest: dict[str, tuple[int, int]] = {}
     for number, instruction, times, loops in _walk(program.body, 0, 1, {}):
         where = f"instruction {number}, {instruction.opcode} on {instruction.engine}"
-        key = (instruction.opcode, instruction.engine, instruction.operands)
-        if key not in checked:
+        key = _key(instruction, kinds)
+        if key in checked:
+            _check_reaches(instruction, where, buffers, target)
+        else:
             _check_instruction(instruction, where, buffers, target)
-            for far in _corners(instruction, loops, program.name, where):
-                _check_instruction(far, f"{where}, in its last iteration", buffers, target)
-            checked[key] = None
+            checked.add(key)
+        for far in _corners(instruction, loops, program.name, where):
+            _check_reaches(far, f"{where}, in its last iteration", buffers, target)
         if instruction.queue:
             owner = queues.setdefault(instruction.queue, instruction.engine)
             if owner != instruction.engine:
@@ -111,6 +115,52 @@ def _corners(instruction: Instruction, loops: dict[str, int], program: str, wher
             for name, v in instruction.operands
         )
         yield replace(instruction, operands=operands)
+
+
+def _key(instruction: Instruction, kinds: Mapping[str, object]) -> tuple[object, ...]:
+    """What the shapes, memories and values of an instruction are, offsets aside."""
+    key: list[object] = [instruction.opcode, instruction.engine, bool(instruction.queue)]
+    for name, value in instruction.operands:
+        key.append(name)
+        if type(value) is Access:
+            key += (kinds.get(value.buffer), value.dtype, value.partitions, value.free)
+            key += (value.start_partition, value.partition_stride)
+        else:
+            key += (value, type(value))
+    return tuple(key)
+
+
+def _check_reaches(instruction: Instruction, where: str, buffers: dict[str, Tensor | Tile], target: Target) -> None:
+    for name, access in instruction.accesses():
+        buffer = buffers.get(access.buffer)
+        if buffer is None:
+            raise ProgramError(f"{where}: operand {name}: no tile or tensor called {access.buffer!r}")
+        _check_reach(access, buffer, f"{where}: operand {name}", instruction=instruction, target=target)
+
+
+def _check_reach(
+    access: Access, buffer: Tensor | Tile, where: str, *, instruction: Instruction, target: Target
+) -> None:
+    low, high = access.span()
+    size = DTYPE_BYTES[access.dtype]
+    if isinstance(buffer, Tensor):
+        if low < 0 or high * size > buffer.bytes:
+            raise ProgramError(f"{where}: elements {low}..{high} of {buffer.name}, which has {buffer.bytes // size}")
+        return
+    if low < 0 or high * size > buffer.free_bytes:
+        raise ProgramError(
+            f"{where}: bytes {low * size}..{high * size} of each partition of tile "
+            f"{buffer.name}, which has {buffer.free_bytes}"
+        )
+    if buffer.memory == "PSUM" and instruction.opcode == "nc_matmul" and target.neuroncore_version < 4:
+        assert buffer.address is not None
+        first = (buffer.address + low * size) // target.psum_bank_bytes
+        last = (buffer.address + high * size - 1) // target.psum_bank_bytes
+        if first != last:
+            raise ProgramError(
+                f"{where}: spans PSUM banks {first}..{last}; a matmul writes one bank of "
+                f"{target.psum_bank_bytes} B per partition"
+            )
 
 
 def _check_tile(tile: Tile, target: Target) -> None:
@@ -216,17 +266,9 @@ def _check_access(
         raise ProgramError(f"{where}: {len(access.free)} free dimensions, limit {_FREE_DIMENSIONS}")
     if any(size < 1 for _, size in access.free):
         raise ProgramError(f"{where}: a free dimension of size {min(size for _, size in access.free)}, at least 1")
-    low, high = access.span()
-    size = DTYPE_BYTES[access.dtype]
+    _check_reach(access, buffer, where, instruction=instruction, target=target)
     if isinstance(buffer, Tensor):
-        if low < 0 or high * size > buffer.bytes:
-            raise ProgramError(f"{where}: elements {low}..{high} of {buffer.name}, which has {buffer.bytes // size}")
         return
-    if low < 0 or high * size > buffer.free_bytes:
-        raise ProgramError(
-            f"{where}: bytes {low * size}..{high * size} of each partition of tile "
-            f"{buffer.name}, which has {buffer.free_bytes}"
-        )
     if access.start_partition + access.partitions > buffer.partitions:
         raise ProgramError(
             f"{where}: partitions {access.start_partition}..{access.start_partition + access.partitions} of tile "
@@ -238,15 +280,6 @@ def _check_access(
         if access.free_elements > limit:
             raise ProgramError(
                 f"{where}: {access.free_elements} elements per partition, limit {limit} in {memory}: split it"
-            )
-    if memory == "PSUM" and instruction.opcode == "nc_matmul" and target.neuroncore_version < 4:
-        assert buffer.address is not None
-        first = (buffer.address + low * size) // target.psum_bank_bytes
-        last = (buffer.address + high * size - 1) // target.psum_bank_bytes
-        if first != last:
-            raise ProgramError(
-                f"{where}: spans PSUM banks {first}..{last}; a matmul writes one bank of "
-                f"{target.psum_bank_bytes} B per partition"
             )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast, overload
 
 import numpy as np
@@ -72,28 +73,67 @@ class Timeline:
     """What a program costs. All times in integer nanoseconds since the program's start.
 
     Attributes:
-        program_ns: start to the last visible result.
-        bytes_read, bytes_written: HBM traffic.
-        flops: multiplications and additions counted separately.
-        busy_ns: per engine, time it executes instructions.
-        dma_busy_ns: time at least one transfer is in flight.
-        instructions: columns of `neuronscope.formats.tables.INSTRUCTIONS` without `neff`: integer arrays and
-            `TextColumn`s. The operands of an instruction in a loop are printed with the loop's steps.
-        dma_transfers: columns of `DMA_TRANSFERS` without `neff`, likewise.
         columns: the executed instructions (text, waits, signals).
-        schedule: their times before rounding, table loads apart.
+        prices: of each instruction in the text.
+        schedule: times before rounding, table loads apart.
+        activation_table_load_ns: of the target.
     """
 
-    program_ns: int
-    bytes_read: int
-    bytes_written: int
-    flops: int
-    busy_ns: dict[str, int]
-    dma_busy_ns: int
-    instructions: dict[str, Any]
-    dma_transfers: dict[str, Any]
     columns: Columns
+    prices: tuple[Price, ...]
     schedule: Schedule
+    activation_table_load_ns: float
+
+    @cached_property
+    def program_ns(self) -> int:
+        """Start to the last visible result."""
+        return round(float(self.schedule.visible.max(initial=0.0)))
+
+    @cached_property
+    def bytes_read(self) -> int:
+        """HBM traffic."""
+        return self._total([p.transfer.hbm_read_bytes if p.transfer else 0 for p in self.prices])
+
+    @cached_property
+    def bytes_written(self) -> int:
+        """HBM traffic."""
+        return self._total([p.transfer.hbm_write_bytes if p.transfer else 0 for p in self.prices])
+
+    @cached_property
+    def flops(self) -> int:
+        """Multiplications and additions counted separately."""
+        return self._total([p.flops for p in self.prices])
+
+    def _total(self, values: list[int]) -> int:
+        counts = np.bincount(self.columns.index, minlength=len(values))
+        return sum(int(n) * value for n, value in zip(counts, values, strict=True) if value)
+
+    @property
+    def busy_ns(self) -> dict[str, int]:
+        """Per engine, time it executes instructions."""
+        return self._shown[1]
+
+    @property
+    def dma_busy_ns(self) -> int:
+        """Time at least one transfer is in flight."""
+        return _union_ns(self.dma_transfers["offset_ns"], self.dma_transfers["duration_ns"])
+
+    @cached_property
+    def instructions(self) -> dict[str, Any]:
+        """Columns of `neuronscope.formats.tables.INSTRUCTIONS` without `neff`: integer arrays and `TextColumn`s.
+
+        The operands of an instruction in a loop are printed with the loop's steps.
+        """
+        return _instruction_columns(self, self._shown[0])
+
+    @cached_property
+    def dma_transfers(self) -> dict[str, Any]:
+        """Columns of `DMA_TRANSFERS` without `neff`, likewise."""
+        return _dma_columns(self)
+
+    @cached_property
+    def _shown(self) -> tuple[_Shown, dict[str, int]]:
+        return _slices(self)
 
     def instruction_table(self, neff: str = "") -> pa.Table:
         """The INSTRUCTIONS table, its `neff` column filled."""
@@ -102,6 +142,19 @@ class Timeline:
     def dma_table(self, neff: str = "") -> pa.Table:
         """The DMA_TRANSFERS table, its `neff` column filled."""
         return _table(tables.DMA_TRANSFERS, self.dma_transfers, neff)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Rounded times of the executed instructions, and of the table loads before some of them."""
+
+    starts: Integers
+    durations: Integers
+    visible: Integers
+    waits: Integers
+    pc: Integers
+    loaded: Integers
+    ready: Integers
 
 
 def _table(spec: tables.TableSpec, values: dict[str, Any], neff: str) -> pa.Table:
@@ -130,28 +183,27 @@ def simulate(program: Program, target: Target, *, plain: bool = False) -> Timeli
     """
     executed = columns(program, plain=plain)
     pricer = Pricer(program.buffers, target)
-    prices = [pricer.price(i) for i in executed.text]
+    prices = tuple(pricer.price(i) for i in executed.text)
     schedule = play(program.name, executed, costs_of(executed, prices, target), target, plain=plain)
-    return _timeline(executed, prices, schedule, target)
+    return Timeline(executed, prices, schedule, target.activation_table_load_ns)
 
 
-def _timeline(executed: Columns, prices: list[Price], schedule: Schedule, target: Target) -> Timeline:
-    index = executed.index
+def _slices(timeline: Timeline) -> tuple[_Shown, dict[str, int]]:
+    """When each instruction is shown, and how long each engine is busy."""
+    executed, schedule, program_ns = timeline.columns, timeline.schedule, timeline.program_ns
     starts, ends, visible, waits = (
         np.rint(c).astype(np.int64) for c in (schedule.start, schedule.end, schedule.visible, schedule.wait)
     )
-    program_ns = int(visible.max(initial=0))
-    transfers = [p.transfer for p in prices]
-    is_dma = np.array([t is not None for t in transfers], bool)[index]
+    is_dma = np.array([p.transfer is not None for p in timeline.prices], bool)[executed.index]
     loaded = np.rint(schedule.load_start).astype(np.int64)
-    ready = np.rint(schedule.load_start + target.activation_table_load_ns).astype(np.int64)
+    ready = np.rint(schedule.load_start + timeline.activation_table_load_ns).astype(np.int64)
     # A slice lasts until its result is visible or the next one on its engine starts: what a profiler shows.
     begin = starts.copy()  # start of what the engine does for an instruction, its table load included
     begin[schedule.loads] = loaded
     shown = np.where(is_dma, ends, visible)
     busy: dict[str, int] = {}
     pc = np.zeros(len(starts), np.int64)
-    engines = np.array([ENGINES.index(i.engine) for i in executed.text], np.int8)[index]
+    engines = np.array([ENGINES.index(i.engine) for i in executed.text], np.int8)[executed.index]
     for number, engine in enumerate(ENGINES):
         mine = np.flatnonzero(engines == number)
         if not len(mine):
@@ -163,30 +215,11 @@ def _timeline(executed: Columns, prices: list[Price], schedule: Schedule, target
         pc[mine] = np.arange(len(mine))
         busy[engine] = int((shown[mine] - starts[mine]).sum())
     busy["Scalar"] += int((ready - loaded).sum())
-    dma = _dma_columns(executed, prices, schedule, starts, is_dma)
-    counts = np.bincount(index, minlength=len(prices))
-
-    def total(values: list[int]) -> int:
-        return int((counts * np.array(values, np.int64)).sum())
-
-    return Timeline(
-        program_ns,
-        total([t.hbm_read_bytes if t else 0 for t in transfers]),
-        total([t.hbm_write_bytes if t else 0 for t in transfers]),
-        total([p.flops for p in prices]),
-        busy,
-        _union_ns(dma["offset_ns"], dma["duration_ns"]),
-        _instruction_columns(executed, prices, schedule, (starts, shown, visible, waits, pc, loaded, ready)),
-        dma,
-        executed,
-        schedule,
-    )
+    return _Shown(starts, shown - starts, visible, waits, pc, loaded, ready), busy
 
 
-def _instruction_columns(
-    executed: Columns, prices: list[Price], schedule: Schedule, times: tuple[Integers, ...]
-) -> dict[str, Any]:
-    starts, shown, visible, waits, pc, loaded, ready = times
+def _instruction_columns(timeline: Timeline, shown: _Shown) -> dict[str, Any]:
+    executed, prices, schedule = timeline.columns, timeline.prices, timeline.schedule
     text, index, loads = executed.text, executed.index, schedule.loads
     before = np.arange(len(loads)) + loads  # row of each table load: just before its instruction
     rows = np.insert(index, loads, index[loads])
@@ -209,18 +242,18 @@ def _instruction_columns(
     shown_operands = rows.copy()
     named = [len(text) + tables.index(prices[t].table) for t in index[loads].tolist()]
     shown_operands[before] = named
-    wait_ns = numbers(waits, waits[loads])
+    wait_ns = numbers(shown.waits, shown.waits[loads])
     wait_ns[before + 1] = 0
     return {
         "id": np.arange(len(rows), dtype=np.int64),
         "engine": words([i.engine for i in text]),
         "opcode": words([i.opcode for i in text], TABLE_LOAD),
         "operands": TextColumn([*operands, *(f'table="{t}"' for t in tables)], shown_operands),
-        "pc": numbers(pc, pc[loads]),
-        "offset_ns": numbers(starts, loaded),
-        "duration_ns": numbers(shown - starts, ready - loaded),
+        "pc": numbers(shown.pc, shown.pc[loads]),
+        "offset_ns": numbers(shown.starts, shown.loaded),
+        "duration_ns": numbers(shown.durations, shown.ready - shown.loaded),
         "wait_ns": wait_ns,
-        "done_offset_ns": numbers(visible, ready),
+        "done_offset_ns": numbers(shown.visible, shown.ready),
         "op": words([i.op for i in text]),
         "source": words([i.source for i in text]),
         "flops": sizes("flops"),
@@ -231,10 +264,9 @@ def _instruction_columns(
     }
 
 
-def _dma_columns(
-    executed: Columns, prices: list[Price], schedule: Schedule, starts: Integers, is_dma: npt.NDArray[np.bool_]
-) -> dict[str, Any]:
-    chosen = np.flatnonzero(is_dma)
+def _dma_columns(timeline: Timeline) -> dict[str, Any]:
+    executed, prices, schedule = timeline.columns, timeline.prices, timeline.schedule
+    chosen = np.flatnonzero(np.array([p.transfer is not None for p in prices], bool)[executed.index])
     rows = executed.index[chosen]
     text = executed.text
     transfers = [p.transfer for p in prices]
@@ -260,7 +292,7 @@ def _dma_columns(
         "engines": sizes("engines"),
         "offset_ns": first,
         "duration_ns": last - first,
-        "trigger_offset_ns": starts[chosen],
+        "trigger_offset_ns": rounded(schedule.start),
         "done_offset_ns": rounded(schedule.visible),
         "bytes": sizes("bytes"),
         "rows": sizes("rows"),
