@@ -15,6 +15,8 @@ import type {
   ProfileCard,
   ProfileSummary,
   Range,
+  UploadRules,
+  UploadState,
 } from "./types";
 
 /** A request failed; the message is the server's own line, or says that the server is gone. */
@@ -48,10 +50,10 @@ function tell(error: ApiError): ApiError {
   return error;
 }
 
-async function request(path: string, signal?: AbortSignal): Promise<Response> {
+async function request(path: string, signal?: AbortSignal, init: RequestInit = {}): Promise<Response> {
   setPending((n) => n + 1);
   try {
-    const response = await fetch(path, signal ? { signal } : {}).catch((error: unknown) => {
+    const response = await fetch(path, signal ? { ...init, signal } : init).catch((error: unknown) => {
       if (error instanceof DOMException && error.name === "AbortError") throw error;
       throw tell(new ApiError("The server does not answer. Start it again with `neuronscope view` and reload.", 0));
     });
@@ -69,6 +71,13 @@ async function json<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await (await request(path, signal)).json()) as T;
 }
 
+async function post<T>(path: string, body: unknown): Promise<T> {
+  const headers = { "Content-Type": "application/json" };
+  const response = await request(path, undefined, { method: "POST", headers, body: JSON.stringify(body) });
+  return (await response.json()) as T;
+}
+
+const upload = (id: string): string => `api/uploads/${encodeURIComponent(id)}`;
 const of = (profile: string): string => `api/profiles/${encodeURIComponent(profile)}`;
 const round = (range: Range): string => `start=${Math.floor(range.start)}&end=${Math.ceil(range.end)}`;
 
@@ -95,6 +104,55 @@ export const api = {
   ingest: (p: string): Promise<IngestReport> => json(`${of(p)}/ingest`),
   compare: (profiles: string[], base: string): Promise<Comparison> =>
     json(`api/compare?profiles=${profiles.map(encodeURIComponent).join(",")}&base=${encodeURIComponent(base)}`),
+  uploads: (): Promise<UploadRules> => json("api/uploads"),
+  beginUpload: (name: string, size: number): Promise<UploadState> => post("api/uploads", { name, size }),
+  /** Sends one file; `progress` is told the bytes that are gone, `onAbort` gets what breaks it off. */
+  sendFile: (
+    id: string,
+    path: string,
+    file: Blob,
+    progress: (sent: number) => void,
+    onAbort: (abort: () => void) => void,
+  ): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const sending = new XMLHttpRequest();
+      sending.open("PUT", `${upload(id)}/files/${path.split("/").map(encodeURIComponent).join("/")}`);
+      sending.setRequestHeader("Content-Type", "application/octet-stream");
+      sending.upload.onprogress = (e) => progress(e.loaded);
+      sending.onload = () => {
+        if (sending.status < 300) return resolve();
+        let told = `${path}: the server answered ${sending.status}`;
+        try {
+          told = String((JSON.parse(sending.responseText) as { error: string }).error ?? told);
+        } catch {
+          // no answer of ours
+        }
+        reject(new ApiError(told, sending.status));
+      };
+      sending.onerror = () => reject(new ApiError(`${path}: the connection broke, or the file can't be read`, -1));
+      sending.onabort = () => reject(new ApiError("cancelled", -1));
+      onAbort(() => sending.abort());
+      sending.send(file);
+    }),
+  readUpload: (id: string): Promise<UploadState> => post(`${upload(id)}/read`, {}),
+  cancelUpload: async (id: string): Promise<void> => void (await request(upload(id), undefined, { method: "DELETE" })),
+  /** Follows an upload to its end. */
+  followUpload: (id: string, told: (state: UploadState) => void): Promise<UploadState> =>
+    new Promise((resolve, reject) => {
+      const events = new EventSource(`${upload(id)}/events`);
+      events.onmessage = (e) => {
+        const state = JSON.parse(String(e.data)) as UploadState;
+        told(state);
+        if (state.state !== "receiving" && state.state !== "reading") {
+          events.close();
+          resolve(state);
+        }
+      };
+      events.onerror = () => {
+        if (events.readyState !== EventSource.CLOSED) return; // it tries again by itself
+        reject(new ApiError("The server does not answer. Start it again and reload.", 0));
+      };
+    }),
   async tile(p: string, range: Range, width: number, tracks: number[]): Promise<Tile> {
     const path = `${of(p)}/tiles?start=${range.start}&end=${range.end}&width=${width}&tracks=${tracks.join(",")}`;
     return decodeTile(new Uint8Array(await (await request(path)).arrayBuffer()), range);

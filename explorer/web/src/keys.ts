@@ -97,7 +97,7 @@ export function onKey(e: KeyboardEvent): void {
         return event ? app.copy(markdownRow(event, app.link()), "Selection") : app.tell("Nothing is selected");
       });
   }
-  if (!timeline || helpOpen() || healthOpen()) return;
+  if (!timeline || document.querySelector("dialog[open]")) return;
   switch (e.key) {
     case "w":
     case "ArrowUp":

@@ -16,6 +16,8 @@ import { app } from "./state";
 import "./style.css";
 import { TimelineView } from "./timeline/view";
 import type { ProfileCard } from "./types";
+import { UploadForm, UploadTarget } from "./upload/panel";
+import { rules } from "./upload/uploads";
 
 function Page() {
   onMount(() => {
@@ -51,9 +53,14 @@ function Page() {
           <Show
             when={(app.ok(app.profiles)?.length ?? 0) > 0}
             fallback={
-              <p class="empty-note">
-                No profile is open. Start the explorer with one: <code>neuronscope view DIRECTORY</code>.
-              </p>
+              <div class="empty-note">
+                <p>
+                  No profile is open. Start the explorer with one: <code>neuronscope view PATH</code>.
+                </p>
+                <Show when={rules().enabled}>
+                  <UploadForm />
+                </Show>
+              </div>
             }
           >
             <Show when={app.view() !== "compare"} fallback={<CompareView />}>
@@ -85,6 +92,7 @@ function Page() {
         {spoken()}
       </div>
       <Dialogs />
+      <UploadTarget />
     </>
   );
 }

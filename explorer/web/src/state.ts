@@ -23,7 +23,7 @@ function createState() {
   const [colourBy, setColourBy] = createSignal<ColourBy>("operator");
   const [notice, setNotice] = createSignal("");
 
-  const [profiles] = createResource(api.profiles);
+  const [profiles, { refetch: listAgain }] = createResource(api.profiles);
   const [card] = createResource(profileId, api.profile);
   const [details] = createResource(
     () => (profileId() && selected() ? ([profileId()!, selected()!] as const) : null),
@@ -204,6 +204,8 @@ function createState() {
 
   return {
     profiles,
+    /** Asks for the opened profiles again, after one was added. */
+    listAgain: async (): Promise<void> => void (await listAgain()),
     profileId,
     card,
     readyCard,

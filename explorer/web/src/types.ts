@@ -9,6 +9,29 @@ export interface ProfileSummary {
   span_ns: number;
 }
 
+/** Whether and what the server takes; without `enabled` the rest is missing. */
+export interface UploadRules {
+  enabled: boolean;
+  limit_bytes?: number;
+  /** endings of file names that can be part of a profile */
+  endings?: string[];
+}
+
+export interface UploadState {
+  id: string;
+  name: string;
+  state: "receiving" | "reading" | "done" | "failed" | "cancelled";
+  files: number;
+  received_bytes: number;
+  expected_bytes: number | null;
+  stage: string;
+  /** of the reading, 0 to 1 */
+  fraction: number;
+  /** id of the opened profile once it is done */
+  profile: string | null;
+  error: string | null;
+}
+
 export interface MadeBy {
   label: string;
   emulated: boolean;

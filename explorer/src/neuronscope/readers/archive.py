@@ -24,11 +24,11 @@ except ImportError:  # a Python may be built without it
 if TYPE_CHECKING:
     from neuronscope.readers import Reader
 
-__all__ = ["ArchiveReader", "is_archive"]
+__all__ = ["ENDINGS", "ArchiveReader", "is_archive"]
 
 _MOST_FILES = 10_000
 _MOST_BYTES = 200 << 30
-_WANTED = (*(".json", ".gz", ".zst", ".bz2", ".xz", ".pb", ".ntff", ".neff", ".parquet", ".sqlite", ".db", ".csv"),)
+ENDINGS = (*(".json", ".gz", ".zst", ".bz2", ".xz", ".pb", ".ntff", ".neff", ".parquet", ".sqlite", ".db", ".csv"),)
 _DAMAGE = (
     *(zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, LZMAError),
     *(RuntimeError, NotImplementedError),  # encrypted, or packed in a way this Python doesn't know
@@ -95,7 +95,7 @@ class ArchiveReader:
             sizes = [m.size for m in archive.getmembers()]
         members = [(name, member) for name, member in members if _wanted(name)]
         if not members:
-            raise FormatError(f"{self.source}: nothing of a profile in this archive. Looked for {', '.join(_WANTED)}")
+            raise FormatError(f"{self.source}: nothing of a profile in this archive. Looked for {', '.join(ENDINGS)}")
         if len(members) > _MOST_FILES or sum(sizes) > _MOST_BYTES:
             raise FormatError(
                 f"{self.source}: {len(members)} files of {sum(sizes)} bytes; at most {_MOST_FILES} files and "
@@ -122,7 +122,7 @@ def _inside(name: str) -> str:
 
 def _wanted(name: str) -> bool:
     parts = PurePosixPath(name).parts
-    return bool(parts) and name.lower().endswith(_WANTED) and "__MACOSX" not in parts and not parts[-1].startswith("._")
+    return bool(parts) and name.lower().endswith(ENDINGS) and "__MACOSX" not in parts and not parts[-1].startswith("._")
 
 
 def _lowest(folder: Path) -> Path:

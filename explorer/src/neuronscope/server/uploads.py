@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from neuronscope.formats.errors import NeuronscopeError
+from neuronscope.readers.archive import ENDINGS
 from neuronscope.store import Store
 
 __all__ = ["DEFAULT_LIMIT_BYTES", "Upload", "UploadError", "Uploads", "safe_path"]
@@ -123,7 +124,11 @@ class Uploads:
 
     def as_json(self) -> dict[str, Any]:
         """What can be uploaded, and the uploads of this server."""
-        return {"limit_bytes": self.limit_bytes, "uploads": [one.as_json() for one in self._uploads.values()]}
+        return {
+            "limit_bytes": self.limit_bytes,
+            "endings": list(ENDINGS),
+            "uploads": [one.as_json() for one in self._uploads.values()],
+        }
 
     def begin(self, name: str, expected: int | None = None) -> Upload:
         """A new upload.

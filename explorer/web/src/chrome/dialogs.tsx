@@ -8,7 +8,8 @@ import { Failure } from "../panels/panel";
 import { app } from "../state";
 import type { IngestReport } from "../types";
 
-function Dialog(props: { title: string; close: () => void; testid: string; children: JSX.Element }) {
+/** A modal box with a title; Escape, the cross and a click beside it close it. */
+export function Dialog(props: { title: string; close: () => void; testid: string; children: JSX.Element }) {
   let box!: HTMLDialogElement;
   const before = document.activeElement as HTMLElement | null;
   onMount(() => box.showModal());

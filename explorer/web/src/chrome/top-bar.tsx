@@ -5,6 +5,7 @@ import { pretty } from "../format";
 import { setHealthOpen, setHelpOpen } from "../keys";
 import { app } from "../state";
 import type { MadeBy, ProfileSummary } from "../types";
+import { rules, setUploadsOpen } from "../upload/uploads";
 import type { View } from "../url";
 import { Search } from "./search";
 
@@ -83,6 +84,17 @@ export function TopBar() {
       </div>
       <span class="grow" />
       <Search />
+      <Show when={rules().enabled}>
+        <button
+          type="button"
+          class="icon link-button"
+          title="Open a trace or a folder from this machine; or drop it on the page"
+          data-testid="open-upload"
+          onClick={() => setUploadsOpen(true)}
+        >
+          Open…
+        </button>
+      </Show>
       <button
         type="button"
         class="icon"
