@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from neuronscope.readers.exact import Int64, int64_column
+from neuronscope.readers.narrow import Coded
 from neuronscope.readers.trace import Events
 
 __all__ = ["Inputs", "attributes", "decode", "emulator_facts", "print_inputs", "texts_of"]
@@ -59,11 +60,10 @@ def emulator_facts(ev: Events, rows: Int64) -> dict[str, Any]:
         for name in ("launch_ns", "program_ns", "estimated_ns")
     }
     for name in ("neff", "shapes", "dtypes", "source", "module"):
-        facts[name] = np.array([str(getattr(item, name) or "") for item in decoded], object)
+        facts[name] = Coded.of([str(getattr(item, name) or "") for item in decoded])
     prefix = "nc_exec_running "
     names = ev.name.dictionary.to_pylist()
-    overloads = np.array([name.removeprefix(prefix) for name in names] or [""], object)
-    facts["overload"] = overloads[ev.name.indices.to_numpy()[rows]] if len(rows) else np.array([], object)
+    facts["overload"] = Coded(ev.name.indices.to_numpy()[rows], [name.removeprefix(prefix) for name in names])
     return facts
 
 

@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
-from neuronscope.readers.keys import pair_codes
+from neuronscope.readers.narrow import Coded, narrow
 from neuronscope.readers.trace import Events, Role
 
 __all__ = ["Ranges", "contexts", "module_label", "source_label"]
 
-Texts = npt.NDArray[np.object_]
 _MODULE = "nn.Module: "
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$")
 _LIBRARY = re.compile(r"(?:^|/)(?:torch|threading\.py|runpy\.py|contextlib\.py)(?:/|$)|^<")
@@ -30,25 +29,26 @@ _LIBRARY = re.compile(r"(?:^|/)(?:torch|threading\.py|runpy\.py|contextlib\.py)(
 _STEP = re.compile(r"ProfilerStep#\d+$")
 
 
-def contexts(ev: Events, names: Sequence[str], name: Int64, call: Int64, forward: Int64) -> dict[str, Texts]:
+def contexts(
+    ev: Events, thread: Int64, names: Sequence[str], name: Int64, call: Int64, forward: Int64
+) -> dict[str, Coded]:
     """`module_path`, `region`, `source` and `stack` of pieces of work, empty where unknown.
 
     Args:
         ev: all events.
+        thread: code of each event's thread.
         names: texts of the codes of names.
         name: code of each event's name.
         call: event row of the host call that launched each piece, -1 unknown.
         forward: event row of the forward operator whose backward the piece is, -1 none.
     """
-    frames = np.flatnonzero(ev.role == Role.PYTHON)
-    regions = np.flatnonzero(ev.role == Role.ANNOTATION)
+    frames, regions = ev.of(Role.PYTHON), ev.of(Role.ANNOTATION)
     steps = np.array([bool(_STEP.match(text)) for text in names], np.bool_)
     regions = regions[~steps[name[regions]]] if len(regions) else regions
-    nothing = np.full(len(call), "", object)
+    nothing = Coded.same("", len(call))
     found = {"module_path": nothing, "region": nothing, "source": nothing, "stack": nothing}
     if not len(call) or not (len(frames) or len(regions)):
         return found
-    thread = pair_codes(ev.pid, ev.tid)
     if len(frames):
         ranges = _ranges(ev, names, name, frames, _frame_threads(ev, thread, frames))
         inner = _innermost(ranges, ev, thread, call)
@@ -76,7 +76,7 @@ def _innermost(ranges: Ranges, ev: Events, thread: Int64, rows: Int64) -> Int64:
 def _frame_threads(ev: Events, thread: Int64, frames: Int64) -> Int64:
     """Threads of Python frames; torch may write thread 0 for those of the thread that called the operators."""
     threads = thread[frames]
-    calling = thread[ev.role == Role.OP]
+    calling = thread[ev.of(Role.OP)]
     strays = np.setdiff1d(threads, calling)
     if len(strays) == 1 and len(calling):
         values, counts = np.unique(calling, return_counts=True)
@@ -121,7 +121,7 @@ class Ranges:
         """Number of the innermost range that is open on each thread at each time, -1 none."""
         return lanes.enclosing(self._stacks, thread, at)
 
-    def paths(self, asked: Int64, label: Callable[[str], str], separator: str) -> Texts:
+    def paths(self, asked: Int64, label: Callable[[str], str], separator: str) -> Coded:
         """For each range asked for, the labels from the outermost range around it to itself; empty labels are left out.
 
         Args:
@@ -144,14 +144,14 @@ class Ranges:
             return texts[pending[0]] if pending else texts[number]
 
         wanted, where = np.unique(np.where(asked >= 0, path[asked], -1) if len(path) else asked, return_inverse=True)
-        return np.array([text(int(number)) for number in wanted.tolist()] or [""], object)[where]
+        return Coded(narrow(where), [text(int(number)) for number in wanted.tolist()])
 
-    def last(self, asked: Int64, label: Callable[[str], str]) -> Texts:
+    def last(self, asked: Int64, label: Callable[[str], str]) -> Coded:
         """For each range asked for, the innermost label around it that is not empty."""
         labels = [label(name) for name in self._names]
         path, _, last = self._numbered(np.array([bool(text) for text in labels], np.bool_))
         wanted, where = np.unique(np.where(asked >= 0, path[asked], -1) if len(path) else asked, return_inverse=True)
-        return np.array([labels[last[n]] if n >= 0 else "" for n in wanted.tolist()] or [""], object)[where]
+        return Coded(narrow(where), [labels[last[n]] if n >= 0 else "" for n in wanted.tolist()])
 
     def _numbered(self, counts: npt.NDArray[np.bool_]) -> tuple[Int64, list[int], list[int]]:
         """Path number of each range (equal for equal paths), and of each path its parent's number and last name.

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from neuronscope.readers import json_events, pairs
 from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest, too_long
 from neuronscope.readers.json_events import Columns, Document, Fault, Source
-from neuronscope.readers.narrow import constant, narrow, rows_of
+from neuronscope.readers.keys import codes_of
+from neuronscope.readers.narrow import Dictionary, constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.scratch import CHUNK_ROWS, Scratch, ranges
 from neuronscope.readers.texts import Texts
@@ -459,24 +460,56 @@ class _Chrome:
         rows = self.rows("s", "t", "f")
         if not len(rows):
             return None
-        columns = self.columns
+        columns, scratch = self.columns, self.scratch
         self.note("flow_ends", len(rows), "ends of arrows")
         phases = np.array([{"s": 0, "t": 1, "f": 2}.get(phase, 0) for phase in self.ph], np.int8)
-        ids = columns.ids.read(rows).dictionary_encode()
-        code, number, distinct = _arrow_ids(ids)
-        category = columns.cat.take(pa.array(rows))
-        names = columns.name.take(pa.array(rows))
-        kind = pc.if_else(pc.equal(category.cast(pa.string()), ""), names.cast(pa.string()), category.cast(pa.string()))
-        kind = kind.dictionary_encode()
+        category, names = columns.cat.dictionary.to_pylist(), columns.name.dictionary.to_pylist()
+        kinds, of_kind = scratch.column(), Dictionary()
+        phase, ts, pid, tid = (scratch.column() for _ in range(4))
+        for low, high in ranges(len(rows)):
+            some = rows[low:high]
+            phase.append(phases[self.ph_code[some]])
+            ts.append(columns.ts[some] + self.base)
+            pid.append(self.pid[some])
+            tid.append(self.tid[some])
+            pair = codes_of(columns.cat.indices.to_numpy()[some], columns.name.indices.to_numpy()[some])
+            _, first = np.unique(pair, return_index=True)
+            texts = [
+                category[columns.cat.indices[row].as_py()] or names[columns.name.indices[row].as_py()]
+                for row in some[first].tolist()
+            ]
+            kinds.append(of_kind.codes(pa.DictionaryArray.from_arrays(pa.array(pair), pa.array(texts))))
+        key, number = self.arrow_ids(rows)
         return ArrowEnds(
-            phase=phases[self.ph_code[rows]],
-            key=kind.indices.to_numpy().astype(np.int64) * (distinct + 1) + code,
-            kind=kind,
-            ts=columns.ts[rows] + self.base,
-            pid=self.pid[rows],
-            tid=self.tid[rows],
+            phase=phase.finish(),
+            key=key,
+            kind=of_kind.array(kinds.finish()),
+            ts=ts.finish(),
+            pid=pid.finish(),
+            tid=tid.finish(),
             number=number,
         )
+
+    def arrow_ids(self, rows: Int64) -> tuple[Int64, Int64]:
+        """Of each arrow end a number equal for equal ids, and the id as number (-1 if it is none)."""
+        key = self.scratch.column(np.int64)
+        try:
+            for low, high in ranges(len(rows)):
+                key.append(pc.cast(self.columns.ids.read(rows[low:high]).cast(pa.string()), pa.int64()).to_numpy())
+                self.columns.ids.forget()
+            numbers = key.finish()
+            return numbers, numbers
+        except pa.ArrowInvalid:
+            pass  # ids in quotes, or too large for 64 bits: 148 and "148" are the same
+        distinct: dict[bytes, int] = {}
+        codes, values = self.scratch.column(np.int64), self.scratch.column(np.int64)
+        for low, high in ranges(len(rows)):
+            ids = self.columns.ids.read(rows[low:high]).dictionary_encode()
+            texts = [raw.strip(b'"') for raw in ids.dictionary.to_pylist()]
+            indices = ids.indices.to_numpy()
+            codes.append(np.array([distinct.setdefault(text, len(distinct)) for text in texts], np.int64)[indices])
+            values.append(np.array([int64(_text(text)) for text in texts], np.int64)[indices])
+        return codes.finish(), values.finish()
 
     def metadata(self) -> None:
         rows = self.rows("M")
@@ -513,11 +546,11 @@ class _Chrome:
             if key in header and isinstance(header[key], str | int):
                 trace.facts[f"notes.{key}"] = str(header[key])
         ev = trace.events
-        trace.neuron = bool((np.isin(ev.role, (Role.DISPATCH, Role.DRIVER)) & (ev.execution_id >= 0)).any())
+        trace.neuron = bool((ev.execution_id[ev.of(Role.DISPATCH, Role.DRIVER)] >= 0).any())
         origin = header.get("neuronscope")
         if trace.neuron and isinstance(origin, dict):
             self.describe_emulated(trace, origin)
-        spans = np.flatnonzero(trace.events.role == Role.SPAN)
+        spans = ev.of(Role.SPAN)
         if len(spans):
             trace.recording = (int(trace.events.start[spans].min()), int(trace.events.end[spans].max()))
 
@@ -554,21 +587,6 @@ class _Chrome:
                 labels[number] = text or "(empty)"
             values.append(number)
         return _Numbers(narrow(np.array(values or [0], np.int64)), column.indices.to_numpy())
-
-
-def _arrow_ids(ids: pa.DictionaryArray) -> tuple[Int64, Int64, int]:
-    """Of each arrow end a code equal for equal ids, the id as number (-1 if it is none), and the number of codes."""
-    indices = ids.indices.to_numpy()
-    try:
-        numbers = pc.cast(ids.dictionary.cast(pa.string()), pa.int64()).to_numpy()
-        return indices.astype(np.int64), numbers[indices], len(numbers)
-    except pa.ArrowInvalid:
-        pass  # ids in quotes, or too large for 64 bits: 148 and "148" are the same
-    texts = [raw.strip(b'"') for raw in ids.dictionary.to_pylist()]
-    distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
-    codes = np.array([distinct[text] for text in texts], np.int64)
-    values = np.array([int64(_text(text)) for text in texts], np.int64)
-    return codes[indices], values[indices], len(distinct)
 
 
 def _role(category: str) -> Role:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Int64 = npt.NDArray[np.int64]
+Int64 = npt.NDArray[Any]  # whole numbers; of a large trace often held in fewer bits
 Bools = npt.NDArray[np.bool_]
 
 _INT64_MAX = 2**63 - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,18 @@ import pyarrow as pa
 
 from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
+from neuronscope.readers.scratch import CHUNK_ROWS, ranges
 
-__all__ = ["codes_of", "latest_row", "lookup", "lookup_sorted", "match_arrows", "pair_codes"]
+__all__ = [
+    "Numbering",
+    "codes_of",
+    "latest_row",
+    "lookup",
+    "lookup_sorted",
+    "match_arrows",
+    "pair_codes",
+    "stable_order",
+]
 
 
 def lookup(keys: Int64, values: Int64, wanted: Int64) -> Int64:
@@ -32,26 +43,80 @@ def lookup_sorted(keys: Int64, values: Int64, wanted: Int64) -> Int64:
 
 def pair_codes(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64:
     """One dense code per distinct pair."""
-    return codes_of(np.stack((first.astype(np.int64), second.astype(np.int64))))
+    return codes_of(first, second)
 
 
-def codes_of(keys: npt.NDArray[np.int64]) -> Int64:
-    """One code per distinct column of `keys`."""
-    code = np.zeros(keys.shape[1], np.int64)
-    for row in keys:
-        if len(row) and row[0] == row[-1] and (row == row[0]).all():
+def codes_of(*keys: npt.NDArray[Any]) -> Int64:
+    """One dense code per distinct tuple of values, in order of appearance."""
+    return _numbered(_combined(keys))[0]
+
+
+def _combined(keys: Sequence[npt.NDArray[Any]]) -> Int64:
+    """One number per tuple of values, equal for equal ones."""
+    code = np.zeros(len(keys[0]), np.int64)
+    size = 1
+    for key in keys:
+        if not len(key) or key.strides == (0,):
             continue
-        found, count = _numbered(row)
-        code = code * count + found
-        if count > 1 and code.max(initial=0) > 2**40:
-            code = _numbered(code)[0].astype(np.int64)
+        low, high = int(key.min()), int(key.max())
+        count = high - low + 1
+        if count == 1:
+            continue
+        part = key.astype(np.int64) - low if count < 2**62 else None
+        if part is None or size * count >= 2**62:
+            (code, size), (part, count) = _numbered(code), _numbered(key.astype(np.int64))
+        code = code * count + part
+        size *= count
     return code
+
+
+class Numbering:
+    """Dense codes of tuples that come in parts, in order of appearance; `seen` are the tuples by code."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[int, ...], int] = {}
+
+    def codes(self, *keys: npt.NDArray[Any]) -> Int64:
+        """The codes of some more."""
+        if not len(keys[0]):
+            return np.zeros(0, np.int64)
+        local, _ = _numbered(_combined(keys))
+        first = np.zeros(int(local.max()) + 1, np.int64)
+        first[local[::-1]] = np.arange(len(local) - 1, -1, -1)
+        tuples = zip(*(key[first].tolist() for key in keys), strict=True)
+        return np.array([self.seen.setdefault(key, len(self.seen)) for key in tuples], np.int64)[local]
+
+
+def stable_order(codes: Int64, count: int) -> Int64:
+    """Rows in order of small codes (below `count`), those of one code in their own order; -1 is left out.
+
+    In parts, so that it takes no more memory than its answer.
+    """
+    if len(codes) <= CHUNK_ROWS:
+        order = np.argsort(codes, kind="stable")
+        return order[int((codes < 0).sum()) :]
+    sizes = np.zeros(count + 1, np.int64)
+    for low, high in ranges(len(codes)):
+        sizes += np.bincount(codes[low:high].astype(np.int64) + 1, minlength=count + 1)
+    at = np.cumsum(sizes) - sizes[0] - sizes
+    found: Int64 = np.empty(len(codes) - int(sizes[0]), np.int32 if len(codes) < 2**31 else np.int64)
+    for low, high in ranges(len(codes)):
+        some = codes[low:high]
+        order = np.argsort(some, kind="stable")
+        here = np.bincount(some.astype(np.int64) + 1, minlength=count + 1)
+        begin = int(here[0])
+        for code in np.flatnonzero(here[1:]).tolist():
+            size = int(here[code + 1])
+            found[at[code + 1] : at[code + 1] + size] = low + order[begin : begin + size]
+            at[code + 1] += size
+            begin += size
+    return found
 
 
 def _numbered(values: npt.NDArray[np.int64]) -> tuple[Int64, int]:
     """A dense number per distinct value, in order of appearance, and how many there are. Hashed, not sorted."""
     encoded = pa.array(values).dictionary_encode()
-    return encoded.indices.to_numpy(), len(encoded.dictionary)
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
 def latest_row(group: Int64, end: Int64, rows: Int64) -> Int64:
@@ -66,19 +131,20 @@ def latest_row(group: Int64, end: Int64, rows: Int64) -> Int64:
     return latest
 
 
-def match_arrows(key: Int64, ts: Int64, phase: npt.NDArray[np.int8]) -> tuple[Int64, Int64, int]:
-    """Pairs of flow rows (tail, head) and the number of rows that belong to no pair."""
-    order = np.lexsort((phase, ts, key))
-    sorted_key, sorted_phase = key[order], phase[order]
-    follows = (sorted_key[1:] == sorted_key[:-1]) & (sorted_phase[1:] > 0) & (sorted_phase[:-1] < 2)
+def match_arrows(group: Int64, ts: Int64, phase: npt.NDArray[np.int8]) -> tuple[Int64, Int64, int]:
+    """Pairs of flow rows (tail, head) of one group each, a dense code, and the number of rows that are in no pair."""
+    order = np.lexsort((phase, ts, group))
+    sorted_group, sorted_phase = group[order], phase[order]
+    same = sorted_group[1:] == sorted_group[:-1]
+    follows = same & (sorted_phase[1:] > 0) & (sorted_phase[:-1] < 2)
     tail, head = order[:-1][follows], order[1:][follows]
     # One start and one end whose clocks disagree: still a pair.
-    backwards = (sorted_key[1:] == sorted_key[:-1]) & (sorted_phase[1:] == 0) & (sorted_phase[:-1] == 2)
-    _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-    lone = backwards & (counts[inverse[order[1:]]] == 2)
-    tail = np.concatenate((tail, order[1:][lone]))
-    head = np.concatenate((head, order[:-1][lone]))
-    paired = np.zeros(len(key), np.bool_)
+    backwards = np.flatnonzero(same & (sorted_phase[1:] == 0) & (sorted_phase[:-1] == 2))
+    if len(backwards):
+        lone = backwards[np.bincount(group)[sorted_group[backwards]] == 2]
+        tail = np.concatenate((tail, order[lone + 1]))
+        head = np.concatenate((head, order[lone]))
+    paired = np.zeros(len(group), np.bool_)
     paired[tail] = True
     paired[head] = True
     return tail, head, int((~paired).sum())

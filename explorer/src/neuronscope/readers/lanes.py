@@ -11,8 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronscope.readers.exact import Int64
+from neuronscope.readers.scratch import ranges
 
-__all__ = ["Nesting", "Stacks", "busy_ns", "enclosing", "free_lanes", "groups_of", "nest", "running_end"]
+__all__ = [
+    "Nesting",
+    "Stacks",
+    "busy_ns",
+    "enclosing",
+    "enclosing_in",
+    "free_lanes",
+    "groups_of",
+    "nest",
+    "running_end",
+]
 
 Int32 = npt.NDArray[np.int32]
 
@@ -39,35 +50,64 @@ def nest(group: Int64, start: Int64, end: Int64) -> Nesting:
     """Nesting inside each group; rows sorted by (group, start, longest first). Empty intervals count as 1 ns long."""
     count = len(start)
     depth = np.zeros(count, np.int32)
-    parent = np.full(count, -1, np.int64)
+    parent = np.full(count, -1, np.int32 if count < 2**31 else np.int64)
     violations = 0
-    last = np.maximum(end, start + 1)
     for low, high in groups_of(group):
-        begins, ends = start[low:high], last[low:high]
-        closed = np.searchsorted(np.sort(ends), begins, "right")
-        level = np.arange(high - low) - closed
-        above = np.full(high - low, -1, np.int64)
-        order = np.argsort(level, kind="stable")
-        edges = np.searchsorted(level[order], np.arange(int(level.max(initial=0)) + 2))
-        for deep in range(1, len(edges) - 1):
-            outer, inner = order[edges[deep - 1] : edges[deep]], order[edges[deep] : edges[deep + 1]]
-            above[inner] = outer[np.searchsorted(outer, inner) - 1]
-        late = (above >= 0) & (ends > ends[above])
-        if late.any():
-            level, above, crossed = _nest_crossing(begins, ends)
-            violations += crossed
-        depth[low:high] = level
-        parent[low:high] = np.where(above >= 0, above + low, -1)
+        open_rows: list[Open] = []
+        for begin, past in ranges(high - low):
+            first, stop = low + begin, low + past
+            begins = start[first:stop]
+            ends = np.maximum(end[first:stop], begins + 1)
+            level, above = _nest_inside(open_rows, first, begins, ends)
+            if level is None or above is None:
+                level, above, crossed = _nest_crossing(open_rows, first, begins, ends)
+                violations += crossed
+            depth[first:stop], parent[first:stop] = level, above
+            if stop < high:
+                now = int(start[stop])
+                late = np.flatnonzero(ends > now)
+                ended = zip(ends[late].tolist(), level[late].tolist(), (first + late).tolist(), strict=True)
+                open_rows = [*(item for item in open_rows if item[0] > now), *ended]
     return Nesting(depth, parent, violations)
 
 
-def _nest_crossing(begins: Int64, ends: Int64) -> tuple[Int64, Int64, int]:
+Open = tuple[int, int, int]  # end, lane and row of an interval that is still open; lists of them: innermost last
+
+
+def _nest_inside(
+    open_rows: list[Open], first: int, begins: Int64, ends: Int64
+) -> tuple[Int64, Int64] | tuple[None, None]:
+    """Depth and parent of intervals that begin while some are open; None when one of them outlives its parent."""
+    held = len(open_rows)
+    if any(item[1] != lane or item[0] > open_rows[lane - 1][0] for lane, item in enumerate(open_rows) if lane):
+        return None, None
+    if held:
+        if open_rows[0][1] != 0:
+            return None, None
+        begins = np.concatenate((np.full(held, int(begins[0]) - 1), begins))
+        ends = np.concatenate(([item[0] for item in open_rows], ends))
+    closed = np.searchsorted(np.sort(ends), begins, "right")
+    level = np.arange(len(begins)) - closed
+    above = np.full(len(begins), -1, np.int64)
+    order = np.argsort(level.astype(np.int16) if level.max(initial=0) < 2**15 else level, kind="stable")
+    edges = np.searchsorted(level[order], np.arange(int(level.max(initial=0)) + 2))
+    for deep in range(1, len(edges) - 1):
+        outer, inner = order[edges[deep - 1] : edges[deep]], order[edges[deep] : edges[deep + 1]]
+        above[inner] = outer[np.searchsorted(outer, inner) - 1]
+    if ((above >= 0) & (ends > ends[above])).any():
+        return None, None
+    rows = np.concatenate(([item[2] for item in open_rows], np.arange(first, first + len(begins) - held)))
+    above = np.where(above >= 0, rows.astype(np.int64)[above], -1)
+    return level[held:], above[held:]
+
+
+def _nest_crossing(open_rows: list[Open], first: int, begins: Int64, ends: Int64) -> tuple[Int64, Int64, int]:
     """Nesting where some intervals outlive their parent: each goes one lane below every interval still open."""
     count = len(begins)
     level = np.zeros(count, np.int64)
     above = np.full(count, -1, np.int64)
     crossed = 0
-    open_rows: list[tuple[int, int, int]] = []  # (end, lane, row), innermost last
+    open_rows = list(open_rows)
     for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         if any(item[0] <= begin for item in open_rows):
             open_rows = [item for item in open_rows if item[0] > begin]
@@ -76,7 +116,7 @@ def _nest_crossing(begins: Int64, ends: Int64) -> tuple[Int64, Int64, int]:
             holder = next((item for item in reversed(open_rows) if item[0] >= end), None)
             crossed += open_rows[-1][0] < end
             above[row] = (holder or open_rows[-1])[2]
-        open_rows.append((end, int(level[row]), row))
+        open_rows.append((end, int(level[row]), first + row))
     return level, above, crossed
 
 
@@ -128,22 +168,32 @@ class Stacks:
 
 def enclosing(stacks: Stacks, group: Int64, at: Int64) -> Int64:
     """Row of the innermost interval of each `group` that is open at the time `at`, -1 none."""
-    nesting, bounds, start, end = stacks.nesting, stacks.bounds, stacks.start, stacks.end
     found = np.full(len(at), -1, np.int64)
     for value in np.unique(group).tolist():
-        if value not in bounds:
+        if value not in stacks.bounds:
             continue
-        low, high = bounds[value]
+        low, high = stacks.bounds[value]
         asked = np.flatnonzero(group == value)
-        row = np.searchsorted(start[low:high], at[asked], "right") - 1
-        row = np.where(row >= 0, row + low, -1)
-        while True:
-            past = (row >= 0) & (end[row] < at[asked])
-            if not past.any():
-                break
-            row = np.where(past, nesting.parent[row], row)
-        found[asked] = row
+        inner = enclosing_in(
+            stacks.nesting.parent[low:high], stacks.start[low:high], stacks.end[low:high], at[asked], low
+        )
+        found[asked] = np.where(inner >= 0, low + inner, -1)
     return found
+
+
+def enclosing_in(parent: Int64, start: Int64, end: Int64, at: Int64, first: int = 0) -> Int64:
+    """Among the nested intervals of one group the innermost that is open at each time `at`, -1 none.
+
+    `parent` counts rows from `first` before the group's.
+    """
+    row = np.searchsorted(start, at, "right") - 1
+    open_ = np.flatnonzero(row >= 0)
+    while len(open_):
+        open_ = open_[end[row[open_]] < at[open_]]
+        above = parent[row[open_]].astype(np.int64)
+        row[open_] = np.where(above >= 0, above - first, -1)
+        open_ = open_[above >= 0]
+    return row
 
 
 def running_end(group: Int64, end: Int64) -> Int64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from neuronscope.readers.exact import Int64
 
-__all__ = ["Dictionary", "constant", "narrow", "one_dictionary", "rows_of"]
+__all__ = ["Coded", "Dictionary", "constant", "narrow", "one_dictionary", "rows_of"]
 
 
 def narrow(values: Int64) -> Any:
@@ -35,6 +36,49 @@ def rows_of(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any
     if column.strides == (0,) and len(column):
         return np.broadcast_to(column[0], len(rows))
     return column[rows]
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A column of texts as codes into a list of them, in which a text may stand twice."""
+
+    codes: npt.NDArray[Any]
+    texts: Sequence[str]
+
+    @classmethod
+    def of(cls, values: Sequence[str] | npt.NDArray[np.object_]) -> Coded:
+        """From one text per row."""
+        coded = pa.array(values, pa.string()).dictionary_encode()
+        return cls(coded.indices.to_numpy(), coded.dictionary.to_pylist())
+
+    @classmethod
+    def same(cls, text: str, count: int) -> Coded:
+        """One text in all rows."""
+        return cls(np.broadcast_to(np.int8(0), count), [text])
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Coded:
+        """Some rows."""
+        return Coded(rows_of(self.codes, rows) if isinstance(rows, np.ndarray) else self.codes[rows], self.texts)
+
+    def array(self) -> pa.DictionaryArray:
+        """As an Arrow array."""
+        return pa.DictionaryArray.from_arrays(pa.array(self.codes.astype(np.int32)), pa.array(self.texts, pa.string()))
+
+    def tolist(self) -> list[str]:
+        """One text per row."""
+        return [self.texts[code] for code in self.codes.tolist()]
+
+    def equal(self, text: str) -> npt.NDArray[np.bool_]:
+        """Which rows have a text."""
+        return np.array([other == text for other in self.texts], np.bool_)[self.codes]
+
+    def or_else(self, other: Coded) -> Coded:
+        """The rows of `other` where these are empty."""
+        codes = np.where(self.equal(""), other.codes.astype(np.int64) + len(self.texts), self.codes)
+        return Coded(narrow(codes), [*self.texts, *other.texts])
 
 
 class Dictionary:

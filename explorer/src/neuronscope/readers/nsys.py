@@ -163,7 +163,7 @@ def _apart(events: Events) -> Events:
     if len(np.unique(events.pid[linked])) < 2:
         return events
     correlation = events.correlation.copy()
-    correlation[linked] = codes_of(np.stack((events.pid[linked], events.correlation[linked]))) + 1
+    correlation[linked] = codes_of(events.pid[linked], events.correlation[linked]) + 1
     return replace(events, correlation=correlation)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from neuronscope.readers.narrow import Coded
+from neuronscope.readers.scratch import ranges
 from neuronscope.schema.published import arrow_schema
 
-__all__ = ["named_table"]
+__all__ = ["in_pieces", "named_table"]
+
+_PIECE_ROWS = 65_536
 
 
 def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
@@ -25,6 +30,8 @@ def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
     arrays, fields = [], []
     for field in schema:
         value = columns.get(field.name)
+        if isinstance(value, Coded):
+            value = value.array()
         if value is None:
             if not field.nullable and field.name not in columns:
                 raise KeyError(f"{name} needs column {field.name}")
@@ -43,3 +50,8 @@ def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
         arrays.append(array)
         fields.append(pa.field(field.name, array.type, field.nullable or array.null_count > 0))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def in_pieces(rows: int, piece: Callable[[int, int], pa.Table]) -> Iterator[pa.Table]:
+    """A table of so many rows some at once, as `piece` makes them of two bounds."""
+    return (piece(low, high) for low, high in ranges(rows, _PIECE_ROWS))

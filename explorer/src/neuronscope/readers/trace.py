@@ -78,6 +78,13 @@ class Events:
     def __len__(self) -> int:
         return len(self.start)
 
+    def of(self, *roles: Role) -> Int64:
+        """Rows of some roles, in order."""
+        wanted = np.zeros(len(Role), np.bool_)
+        wanted[list(roles)] = True
+        found = [low + np.flatnonzero(wanted[self.role[low:high]]) for low, high in ranges(len(self))]
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
     def take(self, rows: npt.NDArray[Any]) -> Events:
         """The given rows (indices or a mask), in that order."""
         if rows.dtype == np.bool_:
@@ -174,7 +181,7 @@ def merged(parts: Iterable[Events], scratch: Scratch) -> Events:
 
 @dataclass(frozen=True)
 class ArrowEnds:
-    """Flow rows: `phase` 0 start, 1 step, 2 end; `key` equal for ends of one arrow; `number` the id if it is one."""
+    """Flow rows: `phase` 0 start, 1 step, 2 end; `kind` and `key` equal for ends of one arrow; `number`: id or -1."""
 
     phase: Int8
     key: Int64

@@ -70,7 +70,7 @@ def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> I
         OSError: the folder cannot be written.
     """
     stored = trace.events_in_file - trace.skipped
-    drawn = built.tables["Slice"].num_rows
+    drawn = built.slices
     name = printable(source, name_only=True)
     if not trace.events_in_file:
         raise FormatError(f"{printable(source)}: its list of events is empty")

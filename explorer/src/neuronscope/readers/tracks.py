@@ -1,0 +1,262 @@
+"""Rows of the timeline in the Default grouping, lanes inside them and slices on them: tables Track, Slice, Name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from neuronscope.readers import lanes
+from neuronscope.readers.exact import Int64
+from neuronscope.readers.keys import Numbering, lookup_sorted, stable_order
+from neuronscope.readers.narrow import Coded, constant, narrow
+from neuronscope.readers.scratch import ranges
+from neuronscope.readers.tables import in_pieces, named_table
+from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, Role
+from neuronscope.readers.track_labels import Place, Section, track_table
+
+if TYPE_CHECKING:
+    from neuronscope.readers.model import Emit, Model
+
+__all__ = ["make", "track_of"]
+
+_NOT_DRAWN = (Role.SPAN, Role.INSTANT)
+_STACKED = (Section.FRAMEWORK, Section.RUNTIME, Section.OVERHEAD, Section.NRT)  # lanes are depths of nesting
+_BY_THREAD = (Section.FRAMEWORK, Section.RUNTIME, Section.OVERHEAD, Section.ASYNC)
+_SECTIONS = {
+    Role.RUNTIME: Section.RUNTIME,
+    Role.OVERHEAD: Section.OVERHEAD,
+    Role.ASYNC: Section.ASYNC,
+    Role.DRIVER: Section.STREAM,
+    Role.NRT: Section.NRT,
+    Role.DEVICE_ANNOTATION: Section.DEVICE_NOTES,
+    **dict.fromkeys(DEVICE_ROLES, Section.HARDWARE),
+}
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Slices in the order of their table: event rows and lanes; how many each track has."""
+
+    rows: Int64
+    lane: Int64
+    counts: Int64
+
+
+def make(model: Model, emit: Emit) -> None:
+    """Find the tracks, give every slice a lane, and begin to write the slices."""
+    places = _place(model)
+    main_threads = _main_threads(model)
+    listed = sorted(places.seen, key=lambda key: _drawing_order(model, _place_of(key), main_threads))
+    number = np.full(len(places.seen) + 1, -1, np.int32)  # of a track by its code; the last one for what isn't drawn
+    number[[places.seen[key] for key in listed]] = np.arange(len(listed))
+    model.track_number = number
+    by_track = _by_track(model, [places.seen[key] for key in listed])
+    rows, lane = model.trace.scratch.column(), model.trace.scratch.column()
+    depth, counts, violations = [], [], 0
+    for key, events in zip(listed, by_track, strict=True):
+        start, end = model.ev.start[events], model.ev.end[events]
+        group = constant(0, len(events))
+        if key[1] in _STACKED:
+            nesting = lanes.nest(group, start, end)
+            of_track, violations = nesting.depth, violations + nesting.violations
+        else:
+            of_track = lanes.free_lanes(group, start, end)
+        depth.append(int(of_track.max()) + 1)
+        counts.append(len(events))
+        if depth[-1] > 1:
+            order = stable_order(narrow(of_track), depth[-1])
+            rows.append(events[order])
+            lane.append(narrow(of_track[order]))
+        else:
+            rows.append(events)
+            lane.append(narrow(of_track))
+    model.note(
+        "nesting_violation",
+        violations,
+        "host interval ends after the one it began in; both are shown in full",
+        "host intervals end after the one they began in; both are shown in full",
+    )
+    drawn = _Drawn(rows.finish(), lane.finish(), np.array(counts, np.int64))
+    model.built.slices = len(drawn.rows)
+    emit("Slice", _slices(model, drawn))
+    found = [(_place_of(key), lanes_in) for key, lanes_in in zip(listed, depth, strict=True)]
+    model.tables["Track"] = track_table(model.trace, model.main_pid, model.rank, found, main_threads)
+    model.trace.scratch.forget()
+
+
+def _place_of(key: tuple[int, ...]) -> Place:
+    process, section, first, second = key
+    return Place(process, Section(section), first, second)
+
+
+def track_of(model: Model) -> Callable[[Int64], Int64]:
+    """Gives the track of events, -1 for those that are not drawn."""
+    return lambda rows: model.track_number[model.track_code[rows]]
+
+
+def _place(model: Model) -> Numbering:
+    """Code of every event's track, into `model.track_code`: -1 for what isn't drawn."""
+    ev, neuron = model.ev, model.trace.neuron
+    section_of = np.full(len(Role), Section.FRAMEWORK, np.int8)
+    for kind, section in _SECTIONS.items():
+        section_of[kind] = section
+    if neuron:
+        section_of[Role.MEMCPY] = Section.TRANSFERS
+    codes, numbering = model.trace.scratch.column(), Numbering()
+    by_thread, hosts = np.zeros(len(Section), np.bool_), np.zeros(len(Role), np.bool_)
+    by_thread[[*_BY_THREAD]] = True
+    hosts[[role for role in Role if by_thread[section_of[role]]]] = True
+    for low, high in ranges(len(ev)):
+        role = ev.role[low:high]
+        drawn = ~np.isin(role, _NOT_DRAWN)
+        if neuron:  # "neuron capture", a marker without extent
+            drawn &= (role != Role.DEVICE_ANNOTATION) | (ev.end[low:high] > ev.start[low:high])
+        sections = section_of[role]
+        first, second = ev.tid[low:high].astype(np.int64), np.full(high - low, -1, np.int64)
+        here = np.flatnonzero(~hosts[role])  # few of most traces
+        first[here], second[here] = _on_device(model, low + here, sections[here])
+        code = np.full(high - low, -1, np.int32)
+        code[drawn] = numbering.codes(model.process[low:high][drawn], sections[drawn], first[drawn], second[drawn])
+        codes.append(narrow(code))
+    model.track_code = codes.finish()
+    return numbering
+
+
+def _on_device(model: Model, rows: Int64, section: npt.NDArray[np.int8]) -> tuple[Int64, Int64]:
+    """What tells tracks of devices apart: device or core, stream or physical core."""
+    ev = model.ev
+    hardware = section == Section.HARDWARE
+    nc, stream = ev.nc[rows], ev.stream[rows]
+    first = np.where(section == Section.STREAM, stream, ev.device[rows])
+    on_core = hardware & (nc >= 0)
+    first = np.where((section == Section.NRT) | (section == Section.TRANSFERS) | on_core, nc, first)
+    second = np.where(hardware | (section == Section.DEVICE_NOTES), stream, -1)
+    second = np.where(on_core, ev.pcore[rows], second)
+    if model.trace.neuron:
+        second = np.where(hardware & (nc < 0), -1, second)
+    return first, second
+
+
+def _drawing_order(model: Model, place: Place, main_threads: Mapping[int, int]) -> tuple[Any, ...]:
+    """Main process first; sections in their order; the main thread before the others."""
+    beside = place.section <= Section.RUNTIME and place.first != main_threads.get(place.process)
+    return place.process != model.main_pid, place.process, place.section.order, beside, place.first, place.second
+
+
+def _by_track(model: Model, codes: list[int]) -> Iterator[Int64]:
+    """Event rows of each track, in order of start."""
+    count = int(model.track_code.max(initial=-1)) + 1
+    rows = stable_order(model.track_code, count)
+    sizes = np.zeros(count, np.int64)
+    for low, high in ranges(len(model.track_code)):
+        sizes += np.bincount(model.track_code[low:high].astype(np.int64) + 1, minlength=count + 1)[1:]
+    ends = np.cumsum(sizes)
+    return (rows[ends[code] - sizes[code] : ends[code]] for code in codes)
+
+
+def _main_threads(model: Model) -> dict[int, int]:
+    """Per process the thread with most operator calls."""
+    ev = model.ev
+    ops = model.op_in_order if len(model.op_in_order) else ev.of(*HOST_ROLES)
+    numbering = Numbering()
+    counts: dict[int, int] = {}
+    for low, high in ranges(len(ops)):
+        rows = ops[low:high]
+        codes = np.bincount(numbering.codes(model.process[rows], ev.tid[rows]))
+        for code in np.flatnonzero(codes).tolist():
+            counts[code] = counts.get(code, 0) + int(codes[code])
+    found: dict[int, tuple[int, int]] = {}
+    for (process, thread), code in sorted(numbering.seen.items()):
+        if process not in found or counts[code] > found[process][0]:
+            found[process] = counts[code], thread
+    return {process: thread for process, (_, thread) in found.items()}
+
+
+def _slices(model: Model, drawn: _Drawn) -> Iterator[pa.Table]:
+    """Table Slice in pieces; makes table Name."""
+    ev, rows = model.ev, drawn.rows
+    of_executions = _of_executions(model) if model.trace.neuron else None
+
+    def operator_names(events: Int64) -> Int64:
+        op = model.op_of[events]
+        codes = np.where(op >= 0, model.name_code[op], model.name_code[events])
+        if of_executions is not None:
+            codes = np.where(of_executions.op[events] >= 0, of_executions.op[events], codes)
+        return codes
+
+    executed = [_texts_in(model.execution.columns[name]) for name in ("name", "op")]
+    for name in dict.fromkeys(name for texts in executed for name in texts):
+        model.code_of(name)
+    used = np.zeros(len(model.names), np.bool_)
+    for low, high in ranges(len(rows)):
+        events = rows[low:high]
+        used[model.name_code[events]] = True
+        used[operator_names(events)] = True
+    listed = dict.fromkeys(np.flatnonzero(used).tolist())
+    listed.update({model.code_of(name): None for texts in executed for name in texts if name})
+    dense = np.zeros(len(model.names) + 1, np.int64)
+    dense[list(listed)] = np.arange(len(listed))
+    names = [model.names[code] for code in listed]
+    model.tables["Name"] = named_table("Name", {"name_id": np.arange(len(listed)), "name": names})
+    ends = np.cumsum(drawn.counts)
+
+    def piece(low: int, high: int) -> pa.Table:
+        events = rows[low:high]
+        launch, estimated = np.zeros(high - low, np.int64), np.zeros(high - low, np.bool_)
+        if of_executions is not None:
+            launch, estimated = of_executions.launch[events], of_executions.estimated[events]
+        return named_table(
+            "Slice",
+            {
+                "event_id": events,
+                "track_id": np.searchsorted(ends, np.arange(low, high), "right"),
+                "lane": drawn.lane[low:high],
+                "start_ts": ev.start[events],
+                "end_ts": ev.end[events],
+                "name_id": dense[model.name_code[events]],
+                "op_id": dense[operator_names(events)],
+                "launch_ns": launch,
+                "estimated": estimated,
+            },
+        )
+
+    return in_pieces(len(rows), piece)
+
+
+def _texts_in(column: Coded) -> list[str]:
+    """Distinct texts of a column in order of appearance."""
+    codes, first = np.unique(column.codes, return_index=True)
+    return list(dict.fromkeys(column.texts[code] for code in codes[np.argsort(first)].tolist()))
+
+
+@dataclass(frozen=True)
+class _OfExecutions:
+    """What our emulator's executions say of each event: code of the operator (-1 none), launch cost, estimate."""
+
+    op: Int64
+    launch: Int64
+    estimated: npt.NDArray[np.bool_]
+
+
+def _of_executions(model: Model) -> _OfExecutions:
+    ev, execution = model.ev, model.execution.columns
+    found = _OfExecutions(np.full(len(ev), -1, np.int64), np.zeros(len(ev), np.int64), np.zeros(len(ev), np.bool_))
+    identity = execution["execution_id"]
+    order = np.argsort(identity, kind="stable")
+    owned = np.flatnonzero((ev.execution_id >= 0) & ~np.isin(ev.role, _NOT_DRAWN))
+    at = lookup_sorted(identity[order], order, ev.execution_id[owned])
+    owned, at = owned[at >= 0], at[at >= 0]
+    names: Coded = execution["op"]
+    code_of = {name: model.code_of(name) for name in _texts_in(names)}
+    codes = np.array([code_of.get(name, -1) for name in names.texts] or [-1], np.int64)
+    named = ~names.equal("")[at]
+    found.op[owned[named]] = codes[names.codes[at[named]]]
+    hardware = np.isin(ev.role[owned], DEVICE_ROLES)
+    found.launch[owned[hardware]] = np.maximum(execution["launch_ns"], 0)[at[hardware]]
+    found.estimated[owned[hardware]] = (execution["estimated_ns"] > 0)[at[hardware]]
+    return found
