@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from neuronscope.formats import container, neff
+from neuronscope.formats.errors import FormatError
 from neuronscope.store import Profile, Store
 
 START = 5_000_000
@@ -97,9 +100,8 @@ def tables(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
-    folder = tmp_path_factory.mktemp("pair")
+def write_pair(folder: Path, change: Callable[[dict[str, Any]], Any] = lambda _tables: None) -> None:
+    """The NEFF and the NTFF, after `change` of its tables."""
     data = neff.pack({"name": "block", "target": "trn2"}, "", [])
     name = neff.unpack(data).hash
     neff.write(folder / f"neff_{name}.neff", data)
@@ -107,8 +109,37 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
         "test", "1", emulated=True, model_version="1", target="trn2", target_hash="", instance_id="i-1", process_id=1,
         session_id=1, lnc=2, modes=("DEVICE",), start_ns=0, stop_ns=1,
     )  # fmt: skip
-    container.write(folder / f"profile_{name}.ntff", "ntff", facts, tables(name))
+    made = tables(name)
+    change(made)
+    container.write(folder / f"profile_{name}.ntff", "ntff", facts, made)
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    folder = tmp_path_factory.mktemp("pair")
+    write_pair(folder)
     return Store(tmp_path_factory.mktemp("store")).add(folder)
+
+
+def test_executables_of_one_file_keep_their_own_semaphores(tmp_path: Path) -> None:
+    def add(made: dict[str, Any]) -> None:
+        """A second executable that uses none of the first one's semaphores but the first."""
+        for name in ("programs", "instructions", "instruction_details", "dma_transfers", "program_executions"):
+            table = made[name]
+            for column, values in table.items():
+                new = {"neff": "7", "signals": "qLoad+16", "execution_id": 9}.get(column, list(values)[0])
+                table[column] = [*values, new]
+
+    write_pair(tmp_path, add)
+    stored = Store(tmp_path / "store").add(tmp_path)
+    found = rows(stored, "SELECT id, value FROM SemaphoreUpdate WHERE device_profile_name LIKE 'neff_7_%'")
+    assert found == [{"id": "qLoad", "value": 16}]
+
+
+def test_tables_that_contradict_one_another_are_left_out_and_said(tmp_path: Path) -> None:
+    write_pair(tmp_path, lambda made: made["instruction_details"].update(transfer_id=[99] * 6))
+    with pytest.raises(FormatError, match="contradict one another"):
+        Store(tmp_path / "store").add(tmp_path)
 
 
 def rows(profile: Profile, query: str) -> list[dict[str, Any]]:

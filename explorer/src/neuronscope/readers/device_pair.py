@@ -129,6 +129,8 @@ def read_pair(pair: DevicePair, progress: Callable[[float], None] | None = None)
         ) from None
     programs = read.tables["programs"]
     trace = session.read_device(timeline, pair.executables)
+    if "Instruction" not in trace.tables and any(row.kind == "unreadable_file" for row in trace.report):
+        raise FormatError(f"{timeline}: {trace.report[-1].message}")
     names = dict(zip(programs["neff"].to_pylist(), programs["name"].to_pylist(), strict=True))
     trace.events = device_only.events_of(trace.tables, timeline.stem, names)
     trace.events_in_file = len(trace.events)

@@ -88,8 +88,9 @@ class Semaphores:
         order = np.lexsort((row, program.done[row], rises))
         row, rises, amount = row[order], rises[order], amount[order]
         total = np.cumsum(amount)
-        first = np.searchsorted(rises, np.arange(len(names)))
-        value = total - (total - amount)[first][rises] if names else total
+        before = total - amount
+        first = np.searchsorted(rises, rises)  # of each rise's semaphore
+        value = total - before[first]
         return cls(names, rises, program.done[row], value, row, transfers[row])
 
     def reaching(self, name: str, values: Int64) -> Int64:

@@ -285,7 +285,14 @@ class _SessionReader:
         found = [(path, file) for path, file in read if file is not None and file.kind == "ntff"]
         self.neffs(trace)
         cores = [core_of(path) for path, _ in found]
-        ntff.add_device_tables(trace, [file for _, file in found], cores, self.session, self.profile)
+        try:
+            ntff.add_device_tables(trace, [file for _, file in found], cores, self.session, self.profile)
+        except (ArithmeticError, LookupError, ValueError, pa.ArrowException) as error:  # tables that contradict another
+            kind = type(error).__name__
+            text = (
+                f"the NTFF's tables contradict one another; no device tables ({kind}: {' '.join(str(error).split())})"
+            )
+            trace.report.append(IngestWarning("unreadable_file", 1, -1, "*.ntff", "left out", text))
 
     def neffs(self, trace: Trace) -> None:
         """Names of the executables; a NTFF without its NEFF is said so."""
