@@ -1,5 +1,6 @@
 """The commands top, diff and export, and what `view` takes for them, run as a user runs them."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -111,6 +112,11 @@ def test_view_takes_the_vendors_flags(neuronscope):
         (["export", GOLDEN, "--output-format", "json", "--output-file", "-"], "needs a file"),
         (["export", GOLDEN, "--output-format", "pdf"], "pdf"),
         (["top", GOLDEN, "--by", "colour"], "colour"),
+        (["view", GOLDEN, "--ingest-only", "--system-trace-primary-group", "thread_id"], "--output-format perfetto"),
+        (["export", GOLDEN, "--output-format", "json", "--system-trace-primary-group", "thread_id"], "Perfetto"),
+        (["export", GOLDEN, "--output-format", "perfetto", "--system-trace-primary-group", "colour"], "instance_id"),
+        (["library", "tag", "nothing", "x"], "no profile 'nothing'"),
+        (["library", "delete", "nothing"], "no profile 'nothing'"),
     ],
 )
 def test_mistakes_are_one_line(neuronscope, arguments, says):
@@ -123,3 +129,62 @@ def test_a_foreign_neff_is_refused(neuronscope):
     ntff = next(session.glob("*.ntff"))
     code, _, error = neuronscope("view", "-n", session / "trace.json", "-s", ntff, "--no-serve")
     assert code == 2 and "not a NEFF" in error
+
+
+def named(file, kind):
+    """Names of processes or threads, and of all slices, in a Chrome trace."""
+    events = json.loads(file.read_text())["traceEvents"]
+    return {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == kind}, sorted(
+        e["name"] for e in events if e["ph"] == "X"
+    )
+
+
+@pytest.mark.parametrize(
+    ("primary", "secondary", "groups", "rows"),
+    [
+        ("instance_id,process_id", "lnc_idx,thread_id", {"i-emulated00c0ffee / PID:4121"}, {"TID:4121"}),
+        ("lnc_idx", None, {"NC:0"}, {"TID:4121"}),
+        ("process_id", "lnc_idx", {"PID:4121"}, {"NC:0"}),
+    ],
+)
+def test_groups_of_a_perfetto_export_are_the_users(neuronscope, tmp_path, primary, secondary, groups, rows):
+    target, plain = tmp_path / "a.json", tmp_path / "plain.json"
+    given = ["--system-trace-primary-group", primary]
+    given += ["--system-trace-secondary-group", secondary] if secondary else []
+    code, _, error = neuronscope("view", GOLDEN, "--output-format", "perfetto", "--output-file", target, *given)
+    assert (code, error) == (0, "")
+    assert neuronscope("export", GOLDEN, "--output-format", "perfetto", "--output-file", plain)[0] == 0
+    processes, slices = named(target, "process_name")
+    assert groups <= processes
+    assert any(row in name for row in rows for name in named(target, "thread_name")[0])
+    assert slices == named(plain, "process_name")[1]
+
+
+def test_an_export_is_read_and_exported_again(neuronscope, tmp_path):
+    """The same slices, whichever way round: session → .json → .json.gz."""
+    first, second = tmp_path / "a.json", tmp_path / "b.json.gz"
+    assert neuronscope("export", GOLDEN, "--output-format", "perfetto", "--output-file", first)[0] == 0
+    assert neuronscope("export", first, "--output-format", "perfetto", "--output-file", second)[0] == 0
+    texts = first.read_bytes(), gzip.decompress(second.read_bytes())
+    found = [[e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"] for text in texts]
+    assert sorted((e["name"], e["dur"]) for e in found[0]) == sorted((e["name"], e["dur"]) for e in found[1])
+    assert neuronscope("export", first, "--output-format", "json", "--output-file", tmp_path / "c.json.gz")[0] == 0
+    assert json.loads(gzip.decompress((tmp_path / "c.json.gz").read_bytes()))["trace_event"]
+
+
+def test_the_library_is_listed_tagged_renamed_and_deleted(neuronscope, tmp_path):
+    trace = tmp_path / "run.json"
+    trace.write_text('[{"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]')
+    assert neuronscope("ingest", trace)[0] == 0
+    (row,) = [one for one in json.loads(neuronscope("library", "list", "--json")[1]) if one["source"] == str(trace)]
+    assert (row["name"], row["tags"], row["stored"]) == ("run", [], 1) and row["opened_ns"] >= row["created_ns"]
+    assert neuronscope("library", "tag", row["id"], "baseline", "draft")[1] == "#baseline #draft\n"
+    assert neuronscope("library", "tag", row["id"], "--remove", "draft")[1] == "#baseline\n"
+    assert neuronscope("library", "rename", row["id"], "run 7")[0] == 0
+    text = neuronscope("library", "list", "--tag", "baseline", "--recent")[1]
+    assert text.startswith(f"{row['id']}  run 7  ") and "#baseline" in text
+    code, text, error = neuronscope("library", "delete", "run 7")
+    assert code == 2 and "--yes" in error and "the original stays" in text and f"{row['id']}@latest" in text
+    assert neuronscope("library", "delete", "run 7", "--yes")[0] == 0
+    assert trace.exists()
+    assert row["id"] not in neuronscope("library", "list")[1]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from neuronscope.formats.errors import FormatError
-from neuronscope.store import Profile, SqlError, Store, default_data_path, library
+from neuronscope.store import Profile, SqlError, Store, TagError, default_data_path, library
 
 TRACE = {
     "schemaVersion": 1,
@@ -257,3 +259,56 @@ def test_names_that_are_not_unicode_are_no_obstacle(store: Store, tmp_path: Path
     path.write_text(json.dumps(TRACE))
     assert store.add(path).source == path
     assert store.list()[0].source == path
+
+
+def test_tags_survive_another_reading_and_two_writers(store: Store, trace: Path) -> None:
+    profile = store.add(trace)
+    store.tag(profile, ["a"])
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: store.tag(profile, [f"t{number}"]), range(20)))
+    assert set(store.notes(profile).tags) == {"a", *(f"t{number}" for number in range(20))}
+    trace.write_text(trace.read_text() + " ")
+    assert store.notes(store.add(trace)).tags[0] == "a"
+    with pytest.raises(TagError):
+        store.tag(profile, ["a,b"])
+
+
+def test_damaged_notes_are_none(store: Store, trace: Path) -> None:
+    profile = store.add(trace)
+    store.tag(profile, ["a"])
+    (profile.path.parent / f".{profile.id}.notes.json").write_text('{"tags": [')
+    assert store.notes(profile).tags == ()
+    assert store.tag(profile, ["b"]).tags == ("b",)
+
+
+def test_deleting_says_what_goes_and_leaves_the_original(store: Store, trace: Path) -> None:
+    profile = store.add(trace)
+    (goes,) = store.what_goes(profile)
+    assert goes.path == profile.path
+    assert goes.size_bytes == sum(file.stat().st_size for file in profile.path.iterdir())
+    assert store.delete(profile.id) == [goes]
+    assert trace.exists()
+    assert store.list() == []
+    with pytest.raises(KeyError):
+        store.delete(profile.id)
+
+
+def test_what_was_uploaded_goes_with_its_profile(store: Store, trace: Path) -> None:
+    folder = store.root / "uploads" / "0123"
+    folder.mkdir(parents=True)
+    shutil.copy(trace, folder)
+    profile = store.add(folder / trace.name)
+    assert [one.path for one in store.what_goes(profile)] == [profile.path, folder.resolve()]
+    store.delete(profile.id)
+    assert not folder.exists()
+    assert trace.exists()
+
+
+def test_a_deletion_cut_short_is_finished_by_the_next_reading(store: Store, trace: Path) -> None:
+    profile = store.add(trace)
+    left = profile.path.parent / f".deleted-{profile.id}-x"
+    left.mkdir()
+    profile.path.rename(left / "old")
+    assert store.list() == []
+    assert store.add(trace).result.stored == profile.result.stored
+    assert not left.exists()

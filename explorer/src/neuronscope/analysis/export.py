@@ -7,8 +7,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from neuronscope.analysis.filter import DEVICE_TABLES
 from neuronscope.formats.errors import NeuronscopeError
 
 if TYPE_CHECKING:
+    from neuronscope.analysis.grouping import Grouping
     from neuronscope.analysis.profile import Profile
 
 __all__ = ["FORMATS", "ExportError", "default_file", "export"]
@@ -41,11 +43,12 @@ def default_file(profile: Profile, form: str) -> Path:
     )
 
 
-def export(profile: Profile, form: str, target: Path) -> None:
+def export(profile: Profile, form: str, target: Path, grouping: Grouping | None = None) -> None:
     """Write a profile as `parquet` (a folder), `json` or `perfetto` (a file; `.gz` compresses).
 
     A Perfetto export is Perfetto's protobuf when the name ends with `.pftrace` or `.perfetto-trace`, else Chrome trace
-    JSON, which its viewer opens as well. What was there is only replaced when all is written.
+    JSON, which its viewer opens as well; `grouping` says how its tracks are grouped. What was there is only replaced
+    when all is written.
 
     Raises:
         ExportError: the folder to write Parquet into is not empty, or the name fits no format.
@@ -54,12 +57,13 @@ def export(profile: Profile, form: str, target: Path) -> None:
     if form == "parquet":
         _parquet(profile, target)
         return
+    writer: Callable[[Profile, IO[bytes]], None]
     if form == "json":
         writer = _json
     elif target.name.removesuffix(".gz").endswith((".pftrace", ".perfetto-trace")):
-        writer = perfetto.write_protobuf
+        writer = partial(perfetto.write_protobuf, grouping=grouping)
     elif target.name.removesuffix(".gz").endswith(".json"):
-        writer = perfetto.write_json
+        writer = partial(perfetto.write_json, grouping=grouping)
     else:
         raise ExportError(f"{target}: name a .pftrace or .json file (also with .gz) for a Perfetto export")
     with _replacing(target) as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from neuronscope.analysis.profile import Profile
+from neuronscope.analysis.profile import Profile, unique_names
 from neuronscope.readers import Progress
 from neuronscope.store import Profile as Stored
 from neuronscope.store import Store
@@ -36,9 +36,14 @@ def open_profile(
     folder = Path(path)
     if (folder / "ProfileInfo.parquet").is_file() and (folder / "Track.parquet").is_file():
         return Profile(name or folder.name, folder, folder)
-    return of_stored(Store(data_path).add(Path(path), name=name, progress=progress), name)
+    store = Store(data_path)
+    stored = store.add(Path(path), name=name, progress=progress)
+    store.opened(stored)
+    return of_stored(stored, name)
 
 
 def library_profiles(data_path: str | os.PathLike[str] | None = None) -> list[Profile]:
-    """Every profile of the library, oldest first."""
-    return [of_stored(stored) for stored in Store(data_path).list()]
+    """Every profile of the library, oldest first; names that several have are numbered."""
+    listed = Store(data_path).list()
+    names = unique_names([stored.name for stored in listed])
+    return [of_stored(stored, name) for stored, name in zip(listed, names, strict=True)]

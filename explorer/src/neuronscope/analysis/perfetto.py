@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from neuronscope.analysis.tracks import Interval, counters, flows, nested, tracks
+from neuronscope.analysis.grouping import Grouping, grouped_tracks
+from neuronscope.analysis.tracks import Interval, Track, counters, device_tracks, flows, nested, tracks
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
@@ -20,23 +21,31 @@ if TYPE_CHECKING:
 __all__ = ["write_json", "write_protobuf"]
 
 
-def write_json(profile: Profile, file: IO[bytes]) -> None:
-    """Chrome trace events: a process per group, a thread per track; times in us since `baseTimeNanoseconds`."""
+def _tracks(profile: Profile, grouping: Grouping | None) -> list[Track]:
+    system = tracks(profile) if grouping is None else grouped_tracks(profile, grouping)
+    return [*system, *device_tracks(profile)]
+
+
+def write_json(profile: Profile, file: IO[bytes], grouping: Grouping | None = None) -> None:
+    """Chrome trace events: a process per group, a thread per track; times in us since `baseTimeNanoseconds`.
+
+    Tracks are those of the timeline, or as `grouping` says.
+    """
     origin = profile.origin_ns
     head = {"displayTimeUnit": "ns", "baseTimeNanoseconds": origin, "exportedBy": "neuronscope"}
     file.write(json.dumps(head, ensure_ascii=False)[:-1].encode() + b', "traceEvents": [')
     first = True
-    for event in _json_events(profile, origin):
+    for event in _json_events(profile, origin, grouping):
         file.write((b"\n" if first else b",\n") + event.encode(errors="replace"))
         first = False
     file.write(b"\n]}\n")
 
 
-def _json_events(profile: Profile, origin: int) -> Iterator[str]:
+def _json_events(profile: Profile, origin: int, grouping: Grouping | None) -> Iterator[str]:
     where: dict[int, tuple[int, int, int]] = {}  # event → process, thread, start
     groups: dict[str, int] = {}
     thread = 0
-    for track in tracks(profile):
+    for track in _tracks(profile, grouping):
         if track.group not in groups:
             groups[track.group] = len(groups) + 1
             yield _metadata("process_name", groups[track.group], 0, {"name": track.group})
@@ -100,8 +109,8 @@ _SEQUENCE = 1
 _BEGIN, _END, _COUNTER = 1, 2, 4
 
 
-def write_protobuf(profile: Profile, file: IO[bytes]) -> None:
-    """Perfetto's trace format; times are absolute nanoseconds."""
+def write_protobuf(profile: Profile, file: IO[bytes], grouping: Grouping | None = None) -> None:
+    """Perfetto's trace format; times are absolute nanoseconds. Tracks as `write_json`."""
     out: dict[int, list[int]] = defaultdict(list)
     into: dict[int, list[int]] = defaultdict(list)
     for number, flow in enumerate(flows(profile), 1):
@@ -127,7 +136,7 @@ def write_protobuf(profile: Profile, file: IO[bytes]) -> None:
             groups[label] = track_of(None, label)
         return groups[label]
 
-    for track in tracks(profile):
+    for track in _tracks(profile, grouping):
         rows: dict[int, int] = {}
         open_: dict[int, list[int]] = defaultdict(list)
         for row, slice_ in nested(track.intervals()):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
 
-__all__ = ["Counter", "Flow", "Interval", "Track", "counters", "flows", "nested", "tracks"]
+__all__ = ["Counter", "Flow", "Interval", "Track", "counters", "device_tracks", "flows", "nested", "tracks"]
 
 _BATCH = 50_000
 
@@ -86,11 +86,16 @@ FROM DmaPacketAggregated WHERE coalesce(pcore_idx, -1) = $core AND queue_name = 
 
 
 def tracks(profile: Profile) -> list[Track]:
-    """Tracks of the system timeline in drawing order, then engines and DMA queues of each physical core."""
-    found = [
+    """Tracks of the system timeline in drawing order."""
+    return [
         Track(row["group_label"], row["short"], row["kind"], profile, _SLICES, {"track": row["track_id"]})
         for row in profile.rows("SELECT track_id, group_label, short, kind FROM Track ORDER BY track_id")
     ]
+
+
+def device_tracks(profile: Profile) -> list[Track]:
+    """Engines and DMA queues of each physical core."""
+    found = []
     for table, column, kind, query in (
         ("Instruction", "engine", "engine", _INSTRUCTIONS),
         ("DmaPacketAggregated", "queue_name", "queue", _TRANSFERS),

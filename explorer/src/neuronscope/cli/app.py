@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from neuronscope.cli import analyses, analysis, compare, diff, export, ingest, serve, sql, summary, top, view
+from neuronscope.cli import analyses, analysis, compare, diff, export, ingest, library, serve, sql, summary, top, view
 from neuronscope.formats.errors import NeuronscopeError
 
 __all__ = ["ENTRY_POINTS", "build", "run"]
@@ -66,6 +66,7 @@ def build() -> typer.Typer:
     app.command("serve")(serve.serve)
     app.command("sql")(sql.sql)
     app.command("export")(export.export)
+    app.add_typer(library.library, name="library")
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
             command = entry.load()

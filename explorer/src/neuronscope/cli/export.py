@@ -14,9 +14,10 @@ from neuronscope.cli.options import DataPath, OnePath
 from neuronscope.formats.errors import NeuronscopeError
 
 if TYPE_CHECKING:
+    from neuronscope.analysis.grouping import Grouping
     from neuronscope.analysis.profile import Profile, Range
 
-__all__ = ["OutputFile", "OutputFormat", "export", "write_out"]
+__all__ = ["OutputFile", "OutputFormat", "PrimaryGroup", "SecondaryGroup", "export", "write_out"]
 
 
 class OutputFormat(StrEnum):
@@ -38,27 +39,51 @@ OutputFile = Annotated[
     ),
 ]
 
+PrimaryGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--system-trace-primary-group",
+        metavar="A,B,…",
+        help="Groups of a Perfetto export: of instance_id, process_id (these by default), thread_id, lnc_idx.",
+    ),
+]
+SecondaryGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--system-trace-secondary-group",
+        metavar="A,B,…",
+        help="Rows of a group: of worker_gid, lnc_idx, thread_id (these by default), instance_id, process_id.",
+    ),
+]
+
 
 def export(
     path: OnePath,
     form: Annotated[OutputFormat, typer.Option("--output-format", help="What to write.")],
     output_file: OutputFile = None,
+    primary_group: PrimaryGroup = None,
+    secondary_group: SecondaryGroup = None,
     data_path: DataPath = None,
 ) -> None:
     """Write a profile as Parquet, JSON, a summary, or a trace for Perfetto."""
+    from neuronscope.analysis.grouping import grouping_of
     from neuronscope.cli.opening import open_profiles
 
-    write_out(open_profiles([path], None, data_path)[0], form, output_file)
+    grouping = grouping_of(primary_group, secondary_group)
+    write_out(open_profiles([path], None, data_path)[0], form, output_file, grouping)
 
 
-def write_out(profile: Profile, form: OutputFormat, target: Path | None) -> None:
+def write_out(profile: Profile, form: OutputFormat, target: Path | None, grouping: Grouping | None = None) -> None:
     """Write one profile and say where; a summary without a file is printed.
 
     Raises:
+        NeuronscopeError: a grouping for another format than Perfetto's.
         ExportError, OSError: it can't be written there.
     """
     from neuronscope.analysis import export as analysis
 
+    if grouping is not None and form is not OutputFormat.perfetto:
+        raise NeuronscopeError("--system-trace-primary-group and -secondary-group group a Perfetto export")
     if form in (OutputFormat.summary_text, OutputFormat.summary_json):
         lines = _summary_json(profile) if form is OutputFormat.summary_json else _summary_text(profile, None)
         if target is None or str(target) == "-":
@@ -70,7 +95,7 @@ def write_out(profile: Profile, form: OutputFormat, target: Path | None) -> None
         if target is not None and str(target) == "-":
             raise NeuronscopeError(f"--output-file -: a {form.value} export needs a file")
         target = target or analysis.default_file(profile, form.value)
-        analysis.export(profile, form.value, target)
+        analysis.export(profile, form.value, target, grouping)
     typer.echo(f"wrote {target}")
 
 

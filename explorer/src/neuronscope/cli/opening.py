@@ -11,7 +11,7 @@ from pathlib import Path
 from neuronscope.analysis.library import open_profile
 from neuronscope.analysis.profile import Profile, unique_names
 from neuronscope.formats.errors import NeuronscopeError
-from neuronscope.readers.wording import printable
+from neuronscope.readers.wording import printable, without_endings
 
 __all__ = ["PathError", "open_profiles", "split_names"]
 
@@ -95,7 +95,7 @@ def default_name(path: Path) -> str:
     path = path.resolve()
     name = printable(path, name_only=True)
     if path.is_file():
-        name = re.sub(r"(\.pt)?(\.trace)?\.json(\.gz)?$|\.gz$|\.zip$", "", name) or name
+        name = without_endings(name)
         if name not in ("trace", "ntrace"):
             return name
         path = path.parent

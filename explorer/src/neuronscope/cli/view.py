@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from neuronscope.cli.export import OutputFile, OutputFormat
+from neuronscope.cli.export import OutputFile, OutputFormat, PrimaryGroup, SecondaryGroup
 from neuronscope.cli.options import DataPath, Host, Names, Port, ReadOnly, UploadLimit
 from neuronscope.formats.errors import NeuronscopeError
 
 if TYPE_CHECKING:
+    from neuronscope.analysis.grouping import Grouping
     from neuronscope.analysis.profile import Profile
 
 __all__ = ["view"]
@@ -68,12 +69,15 @@ def view(
         str | None,
         typer.Option("--system-trace-filter-instance-id", metavar="A,B,…", help="Only these instances."),
     ] = None,
+    primary_group: PrimaryGroup = None,
+    secondary_group: SecondaryGroup = None,
     data_path: DataPath = None,
     read_only: ReadOnly = False,
     upload_limit: UploadLimit = 64,
 ) -> None:
     """Read profiles, print what was found and their largest facts, and serve the page until Ctrl-C."""
     from neuronscope.analysis.filter import filtered
+    from neuronscope.analysis.grouping import grouping_of
     from neuronscope.cli.opening import open_profiles
 
     arguments = [*(paths or []), *(session_dir or [])]
@@ -96,9 +100,12 @@ def view(
         )
         for profile in open_profiles(arguments, name, data_path, display_name)
     ]
+    grouping = grouping_of(primary_group, secondary_group)
     if form is not None:
-        _write_out(profiles, form, output_file)
+        _write_out(profiles, form, output_file, grouping)
         return
+    if grouping is not None:
+        raise NeuronscopeError("--system-trace-primary-group and -secondary-group need --output-format perfetto")
     if output_file is not None:
         raise NeuronscopeError("--output-file needs --output-format")
     _print(profiles)
@@ -117,12 +124,12 @@ def _print(profiles: list[Profile]) -> None:
         typer.echo("")
 
 
-def _write_out(profiles: list[Profile], form: OutputFormat, target: Path | None) -> None:
+def _write_out(profiles: list[Profile], form: OutputFormat, target: Path | None, grouping: Grouping | None) -> None:
     from neuronscope.cli.export import write_out
 
     if len(profiles) > 1:
         raise NeuronscopeError(f"--output-format writes one profile, {len(profiles)} are given")
-    write_out(profiles[0], form, target)
+    write_out(profiles[0], form, target, grouping)
 
 
 def _device_profile(session_file: Path, neff: Path | None) -> str:

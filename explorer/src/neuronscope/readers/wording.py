@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,19 @@ import pyarrow.compute as pc
 
 from neuronscope.readers.exact import Int64
 
-__all__ = ["duration_text", "gap_texts", "iso_time", "printable"]
+__all__ = ["duration_text", "gap_texts", "iso_time", "printable", "without_endings"]
 
 
 def printable(path: Path, *, name_only: bool = False) -> str:
     """A path, or its last part, as text; a name's bytes that are not UTF-8 become U+FFFD, so that it can be printed."""
     return os.fsencode(path.name if name_only else path).decode("utf-8", "replace")
+
+
+def without_endings(name: str) -> str:
+    """A file's name as people call the profile: without the endings of traces, archives and compression."""
+    return (
+        re.sub(r"(?i)(\.pt)?(\.trace)?(\.json|\.tar|\.sqlite|\.db)?(\.gz|\.zip|\.zst|\.bz2|\.xz)?$", "", name) or name
+    )
 
 
 def duration_text(duration_ns: int) -> str:

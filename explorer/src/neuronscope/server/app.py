@@ -79,7 +79,9 @@ def create_app(
         assert store is not None
         with adding:
             chosen = unique_names([*(profile.name for profile in profiles), name])[-1]
-            profile = of_stored(store.open(identity), chosen)
+            stored = store.open(identity)
+            store.opened(stored)
+            profile = of_stored(stored, chosen)
             by_id[profile.id] = profile
             profiles.append(profile)
         return profile.id

@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from neuronscope.readers.wording import without_endings
 from neuronscope.server.uploads import Upload, UploadError, Uploads
 
 __all__ = ["upload_routes"]
@@ -49,7 +50,7 @@ def upload_routes(uploads: Uploads | None) -> list[Route]:
         if not path:
             raise UploadError("name the file: /api/uploads?name=trace.json.gz")
         declared = _length(request)
-        upload = ready().begin(path.rsplit("/", 1)[-1], declared)
+        upload = ready().begin(without_endings(path.rsplit("/", 1)[-1]), declared)
         try:
             await ready().receive(upload, path, _chunks(request), declared)
             ready().start(upload)

@@ -7,6 +7,7 @@ killed process left behind is removed by the next one.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -16,14 +17,15 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers import IngestResult, Progress, Reader, detect
-from neuronscope.readers.wording import printable
+from neuronscope.readers.wording import printable, without_endings
 from neuronscope.store._lock import locked
+from neuronscope.store.notes import Notes, check_tag, read_notes, update_notes
 from neuronscope.store.profile import MANIFEST, Profile, result_to_json
 
 __all__ = ["STORE_VERSION", "Going", "Store", "StoreError", "default_data_path"]
@@ -137,6 +139,57 @@ class Store:
         for left in self._profiles.glob(f"{_DELETED}{identity}-*"):
             shutil.rmtree(left, ignore_errors=True)
 
+    def _notes_file(self, profile_id: str) -> Path:
+        return self._profiles / f".{profile_id}.notes.json"
+
+    def notes(self, profile: Profile) -> Notes:
+        """Tags of a profile and when it was last opened."""
+        return read_notes(self._notes_file(profile.id))
+
+    def tag(self, profile: Profile, add: Iterable[str] = (), remove: Iterable[str] = ()) -> Notes:
+        """Add and remove tags; the notes now.
+
+        Raises:
+            TagError: no text for a tag.
+            OSError: the library can't be written.
+        """
+        added, removed = {check_tag(tag) for tag in add}, {check_tag(tag) for tag in remove}
+        return update_notes(
+            self._notes_file(profile.id), lambda notes: replace(notes, tags=tuple((set(notes.tags) | added) - removed))
+        )
+
+    def opened(self, profile: Profile) -> None:
+        """Remember that a profile was opened now, where the library can be written."""
+        with contextlib.suppress(OSError):
+            update_notes(self._notes_file(profile.id), lambda notes: replace(notes, opened_ns=time.time_ns()))
+
+    def rename(self, profile: Profile, name: str) -> Profile:
+        """Give a profile another name.
+
+        Raises:
+            StoreError: an empty name.
+            OSError: the library can't be written.
+        """
+        if not name.strip():
+            raise StoreError("an empty name")
+        with locked(self._profiles / f".{profile.id}.lock"):
+            _rename(profile.path, name.strip())
+        return Profile(profile.path)
+
+    def find(self, text: str) -> Profile:
+        """The profile of this id, or the only one of this name.
+
+        Raises:
+            StoreError: there is none, or several.
+        """
+        listed = self.list()
+        found = [profile for profile in listed if profile.id == text] or [p for p in listed if p.name == text]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise StoreError(f"{len(found)} profiles are called {text!r}; give one of {', '.join(p.id for p in found)}")
+        raise StoreError(f"no profile {text!r} in {self.root}. `neuronscope library list` shows them")
+
     def delete(self, profile_id: str) -> list[Going]:
         """Delete a profile and what was uploaded for it; the original elsewhere stays. Returns what went.
 
@@ -152,6 +205,7 @@ class Store:
             shutil.rmtree(gone)
         for one in goes[1:]:
             shutil.rmtree(one.path, ignore_errors=True)
+        self._notes_file(profile_id).unlink(missing_ok=True)
         return goes
 
     def what_goes(self, profile: Profile) -> list[Going]:
@@ -257,4 +311,4 @@ def _name(source: Path) -> str:
     if source.is_dir():
         instance = source.parent
         return printable(instance.parent if re.search(r"_pid_\d+$", instance.name) else source, name_only=True)
-    return re.sub(r"(\.pt)?(\.trace)?\.json(\.gz)?$", "", printable(source, name_only=True))
+    return without_endings(printable(source, name_only=True))
