@@ -1,45 +1,47 @@
-"""Reading a synthetic CUDA trace of 1 million events to Parquet, end to end, beside `json.load` of the same file.
+"""Reading a synthetic CUDA trace to Parquet, end to end, beside other tools on the same file.
 
-The trace is that of the explorer's tests (`explorer/tests/synthetic.py`), whose figures are known: a run that finds
-others fails. All read the file from the page cache; `json.load` only parses, the explorer also links and writes. Each
-runs in a process of its own, so that its peak memory (of its largest process) can be told.
+The trace is that of the explorer's tests (`explorer/tests/synthetic.py`: steps, stacks, arrows, counters), whose
+figures are known: a run of ours that finds others fails. All read the file from the page cache. Ours links the events
+and writes Parquet and counts, with each of its tokenizers; `json.load` only parses; HolisticTraceAnalysis (and
+traceinsight, its successor) parses and makes its kernel breakdown; Perfetto's engine loads the trace and answers one
+query. Each runs in a process of its own, so that its peak memory (of its largest process) can be told. `device time
+off` is how far the sum of the kernels that the tool reports is from the true one.
 
-`--events 10000000` takes a trace of 2.6 GB; `json.load` is left out above 2 million. HolisticTraceAnalysis joins where
-`hta` can be imported (`pip install HolisticTraceAnalysis`): it parses the file and makes its kernel breakdown.
+`--events 10000000` takes a trace of 2.6 GB; above 2 million events only ours and Perfetto are run. The peers are
+installed into build/peers by the run (`_peers.py`); one that can't be is left out with a note.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import math
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from neuronscope.readers import native
+
+from benchmarks import _peers
 
 NAME = "Ingest"
 EVENTS = 1_000_000
 STEPS = 10
 ROUNDS = 3
-_PEERS_UP_TO = 2_000_000  # events; beyond it only ours is measured
+_SLOW_UP_TO = 2_000_000  # events; beyond it the slow peers are left out
 
 _OURS = """
 from neuronscope import readers
 result = readers.ingest(path, folder)
-answer = [result.events_in_file, result.stored, result.device_slices, result.device_time_ns]
+answer = [result.device_slices, result.device_time_ns, result.events_in_file, result.stored]
 """
 _JSON = """
 import json
 with open(path, "rb") as file:
     json.load(file)
-answer = []
-"""
-_HTA = """
-from hta.trace_analysis import TraceAnalysis
-analysis = TraceAnalysis(trace_files={0: path})
-analysis.get_gpu_kernel_breakdown(visualize=False)
 answer = []
 """
 _TIMED = """
@@ -48,54 +50,86 @@ path, folder = sys.argv[1:]
 began = time.perf_counter()
 {body}
 seconds = time.perf_counter() - began
-peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-print(json.dumps([seconds, peak * 1024 / 1e6, answer]))
+peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * 1024 / 1e6
+print(json.dumps(dict(seconds=seconds, peak_mb=peak, answer=answer)))
 """
 
 
 def run(events: int = EVENTS) -> list[dict[str, object]]:
-    """Best of `ROUNDS`, alternating, so that a busy machine slows all alike."""
+    """Best of `ROUNDS`, alternating, so that a busy machine slows all alike; the slow peers run once."""
     synthetic = _synthetic()
     calls = round(events / STEPS / (synthetic.EVENTS_PER_CALL + 0.1))
-    peers = {"neuronscope ingest (Parquet written)": _OURS}
-    if events <= _PEERS_UP_TO:
-        peers["json.load (parse only)"] = _JSON
-        if importlib.util.find_spec("hta") is not None:
-            peers["HolisticTraceAnalysis (kernel breakdown)"] = _HTA
-    best: dict[str, tuple[float, float]] = {}
+    tokenizers = ["plain"] if native.tokenizer() == "plain" else ["native", "plain"]
+    ours = {f"neuronscope ingest, {name} tokenizer (Parquet written)": name for name in tokenizers}
+    best: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         expected = synthetic.write(path, STEPS, calls, counters=True)
-        wanted = [expected.events, expected.events, expected.kernels, expected.kernel_total_ns]
-        for number in range(ROUNDS if events <= _PEERS_UP_TO else 1):
-            for what, body in peers.items():
-                seconds, peak, answer = _measured(body, path, Path(folder) / str(number))
-                if answer not in ([], wanted):
-                    raise SystemExit(f"wrong figures: {answer}, expected {wanted}")
-                best[what] = min(best.get(what, (math.inf, 0.0)), (seconds, peak))
         size = path.stat().st_size / 1e6
-    ours = best["neuronscope ingest (Parquet written)"][0]
+        wanted = [expected.kernels, expected.kernel_total_ns, expected.events, expected.events]
+        peers = _peers.install()
+        for number in range(ROUNDS if events <= _SLOW_UP_TO else 1):
+            for what, name in ours.items():
+                found = _body(_OURS, path, Path(folder) / f"{name}{number}", {"NEURONSCOPE_TOKENIZER": name})
+                if found["answer"] != wanted:
+                    raise SystemExit(f"wrong figures: {found['answer']}, expected {wanted}")
+                _keep(best, what, found)
+            if events <= _SLOW_UP_TO:
+                _keep(best, "json.load (parse only)", _body(_JSON, path, Path(folder), {}))
+            for peer in peers:
+                slow = "Perfetto" not in peer.name
+                if (slow and events <= _SLOW_UP_TO and number == 0) or not slow:
+                    command = [*peer.command, str(path), *peer.last]
+                    _keep(best, peer.name, _measured(command, peer.environment, peer.name))
+    first = best[next(iter(ours))]["seconds"]
     return [
         {
             "what": what,
-            "seconds": round(seconds, 3),
-            "MB/s": round(size / seconds),
-            "events/s": round(expected.events / seconds),
-            "peak MB": round(peak),
-            "time relative to ours": round(seconds / ours, 2),
+            "seconds": round(found["seconds"], 3),
+            "MB/s": round(size / found["seconds"]),
+            "events/s": round(expected.events / found["seconds"]),
+            "peak MB": round(found["peak_mb"]),
+            "device time off": _off(found["answer"], expected.kernel_total_ns),
+            "time relative to ours": round(found["seconds"] / first, 2),
         }
-        for what, (seconds, peak) in sorted(best.items(), key=lambda item: item[1][0])
+        for what, found in sorted(best.items(), key=lambda item: item[1]["seconds"])
     ]
 
 
-def _measured(body: str, path: Path, folder: Path) -> tuple[float, float, list[int]]:
-    """Seconds, peak memory in MB and the answer of some code that runs in a process of its own."""
+def _off(answer: list[int], true_ns: int) -> str:
+    return f"{(answer[1] - true_ns) / true_ns:+.2%}" if len(answer) > 1 else "not computed"
+
+
+def _keep(best: dict[str, dict[str, Any]], what: str, found: dict[str, Any] | None) -> None:
+    if found is not None and (what not in best or found["seconds"] < best[what]["seconds"]):
+        best[what] = found
+
+
+def _body(body: str, path: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
     command = [sys.executable, "-c", _TIMED.format(body=body), str(path), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = _measured(command, environment, "")
+    assert found is not None
+    return found
+
+
+def _measured(command: list[str], environment: dict[str, str], peer: str) -> dict[str, Any] | None:
+    """What a process of its own prints: seconds, peak memory in MB, answer. A peer that fails is left out."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+        cwd=tempfile.gettempdir(),
+    )
     if done.returncode:
-        raise SystemExit(f"the benchmark's process failed:\n{done.stderr[-2000:]}")
-    seconds, peak, answer = json.loads(done.stdout.splitlines()[-1])
-    return seconds, peak, answer
+        if not peer:
+            raise SystemExit(f"the benchmark's process failed:\n{done.stderr[-2000:]}")
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        _peers.note(f"{peer}: left out, it failed ({lines[-1][:160] if lines else done.returncode})")
+        return None
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def _synthetic() -> ModuleType:

@@ -129,7 +129,10 @@ def _flows(profile: Profile) -> Arrays:
     columns = profile.columns(f"SELECT id, {flow} AS flow, {process} AS process FROM ({flows})")
     event, number, owner = columns["id"], columns["flow"], columns["process"]
     del columns
-    order = np.lexsort((number, owner)) if facts["processes"] > 1 else np.argsort(number, kind="stable")
-    fresh = (number[order][1:] != number[order][:-1]) | (owner[order][1:] != owner[order][:-1])
+    several = facts["processes"] > 1
+    order = np.lexsort((number, owner)) if several else np.argsort(number, kind="stable")
+    fresh = np.diff(number[order]) != 0
+    if several:
+        fresh |= np.diff(owner[order]) != 0
     number[order] = np.concatenate(([0], np.cumsum(fresh)))[: len(order)]
     return {**_sorted("flow", event, number), **_sorted("member", number, event)}
