@@ -149,7 +149,7 @@ def test_a_failed_export_leaves_what_was_there(profile, tmp_path, monkeypatch):
     target = tmp_path / "a.json"
     target.write_text("before")
 
-    def fail(*_):
+    def fail(*_, **__):
         raise OSError("disk full")
 
     monkeypatch.setattr("neuronscope.analysis.perfetto.write_json", fail)
