@@ -127,7 +127,7 @@ def test_executables_of_one_file_keep_their_own_semaphores(tmp_path: Path) -> No
         for name in ("programs", "instructions", "instruction_details", "dma_transfers", "program_executions"):
             table = made[name]
             for column, values in table.items():
-                new = {"neff": "7", "signals": "qLoad+16", "execution_id": 9}.get(column, list(values)[0])
+                new = {"neff": "7", "signals": "qLoad+16", "execution_id": 9}.get(column, next(iter(values)))
                 table[column] = [*values, new]
 
     write_pair(tmp_path, add)
