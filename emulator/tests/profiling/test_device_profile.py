@@ -70,6 +70,8 @@ def test_arrows_never_point_back_in_time(recorded: tuple[Profile, dict[str, Any]
     ).to_pylist()
     assert [row["kind"] for row in arrows] == ["dma_trigger", "semaphore"]
     assert all(row["gap"] >= 0 for row in arrows)
+    host = stored.sql("SELECT count(*) AS n FROM Flow WHERE in_table = 'SystemProfileEvents'").to_pylist()
+    assert host[0]["n"] > 0  # the chain of each execution is in the same table
     transfers = stored.table("DmaPacketAggregated").num_rows
     assert arrows[0]["n"] == transfers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -303,3 +304,34 @@ def test_the_hardware_is_told_and_unknown_stays_null(profile: Profile) -> None:
     assert metadata["hbm_ddr_bandwidth"] == pytest.approx(4e11)
     assert rows(profile, "SELECT DISTINCT crc FROM DmaPacket") == [{"crc": None}]
     assert rows(profile, "SELECT DISTINCT axi_port FROM DmaQueuesInfo") == [{"axi_port": None}]
+
+
+def test_engines_and_queues_are_tracks_below_the_execution(profile: Profile) -> None:
+    drawn = rows(
+        profile,
+        "SELECT short, kind, list(n.name ORDER BY start_ts) AS names FROM Slice JOIN Track USING (track_id) "
+        f"JOIN Name n USING (name_id) WHERE start_ts < {START + 10_000} GROUP BY ALL ORDER BY min(track_id)",
+    )
+    assert [(row["short"].removeprefix("neuron_hw/NC0"), row["kind"], row["names"]) for row in drawn] == [
+        ("", "device", ["block"]),
+        ("/Tensor", "engine", ["nc_transpose", "nc_matmul"]),
+        ("/Vector", "engine", ["tensor_copy"]),
+        ("/Scalar", "engine", ["dma_copy"]),
+        ("/Sync", "engine", ["dma_copy", "dma_copy"]),
+        ("/DMA qLoad", "engine", ["x", "spill"]),
+        ("/DMA qStore", "engine", ["y"]),
+    ]
+    assert profile.result.device_slices == 2  # instructions are parts of executions, no device work of their own
+    (told,) = rows(
+        profile, "SELECT extra_attributes_json AS a FROM SystemProfileEvents WHERE name = 'nc_matmul' LIMIT 1"
+    )
+    told = json.loads(told["a"])
+    assert (told["op"], told["source"], told["wait_ns"]) == ("aten.mm.default", "model.py:7", 900)
+
+
+def test_the_device_part_of_a_session_opens_alone(golden: Path, tmp_path: Path) -> None:
+    (timeline,) = golden.rglob("*.ntff")
+    stored = Store(tmp_path / "store").add(timeline)
+    assert stored.result.format == "NEFF and NTFF"
+    kinds = rows(stored, "SELECT kind, count(*) AS n FROM Track GROUP BY 1 ORDER BY 1")
+    assert kinds == [{"kind": "device", "n": 1}, {"kind": "engine", "n": 3}]

@@ -51,7 +51,7 @@ export interface Health {
   text: string;
 }
 
-export type TrackKind = "framework" | "stream" | "runtime" | "device" | "copy";
+export type TrackKind = "framework" | "stream" | "runtime" | "device" | "copy" | "engine";
 
 export interface Track {
   id: number;

@@ -23,6 +23,7 @@ _ROLES = {
     "runtime": "runtime call",
     "device": "execution",
     "copy": "copy",
+    "engine": "instruction",
 }
 
 

@@ -130,8 +130,8 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         raise FormatError(f"{path}: one Parquet table; give the folder of the whole profile")
     if rocprof.is_csv(head):
         return _File("rocprof output", path, lambda progress, _: rocprof.read_csv([path], progress), (path,))
-    if path.suffix in (".ntff", ".neff") and not session.is_session(path.parent):
-        return _pair(path)
+    if path.suffix == ".ntff" or (path.suffix == ".neff" and not session.is_session(path.parent)):
+        return _pair(path)  # of a session: the device's part alone
     for ending, what in _NOT_READ.items():
         if path.name.lower().endswith(ending):
             raise FormatError(f"{path}: {what}")

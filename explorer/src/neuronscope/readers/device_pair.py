@@ -15,6 +15,7 @@ from pathlib import Path
 from neuronscope.formats import container, neff
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import device_only, session
+from neuronscope.readers.engine_rows import add_engine_rows
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.trace import Trace
 
@@ -134,6 +135,7 @@ def read_pair(pair: DevicePair, progress: Callable[[float], None] | None = None)
     names = dict(zip(programs["neff"].to_pylist(), programs["name"].to_pylist(), strict=True))
     trace.events = device_only.events_of(trace.tables, timeline.stem, names)
     trace.events_in_file = len(trace.events)
+    add_engine_rows(trace)
     trace.facts["device_only"] = "true"
     trace.report.append(device_only.note(timeline.name))
     missing = set(names) - {one.hash for one in inside}

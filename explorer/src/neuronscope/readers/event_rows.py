@@ -30,10 +30,10 @@ def pieces(model: Model) -> Iterator[pa.Table]:
     source_of = np.zeros(len(Role), np.int32)
     device_of, there_of = np.zeros(len(Role), np.bool_), np.zeros(len(Role), np.bool_)
     source_of[[Role.RUNTIME, Role.OVERHEAD]] = 1
-    source_of[[*DEVICE_ROLES, Role.DEVICE_ANNOTATION]] = 4 if neuron else 2
+    source_of[[*DEVICE_ROLES, Role.DEVICE_ANNOTATION, Role.ENGINE]] = 4 if neuron else 2
     source_of[Role.NRT] = 3
     device_of[[*DEVICE_ROLES]] = True
-    there_of[[*DEVICE_ROLES, Role.DRIVER, Role.NRT, Role.DEVICE_ANNOTATION]] = True
+    there_of[[*DEVICE_ROLES, Role.DRIVER, Role.NRT, Role.DEVICE_ANNOTATION, Role.ENGINE]] = True
 
     def piece(low: int, high: int) -> pa.Table:
         rows, count = slice(low, high), high - low

@@ -56,7 +56,17 @@ def pieces(model: Model) -> Iterator[pa.Table]:
             here = np.flatnonzero(keep & (found.kind.codes == code))
             edges.append(_edges(model, found.tail[here], found.head[here], name))
     model.links = None
-    return _tables(model, [some for some in edges if len(some.source)])
+    of_events = _tables(model, [some for some in edges if len(some.source)])
+    inside = model.trace.tables.pop("Flow", None)  # between rows of device profiles, made by their reader
+    return map(_coded, itertools.chain(of_events, [] if inside is None else [inside]))
+
+
+def _coded(table: pa.Table) -> pa.Table:
+    """The same rows with texts as dictionaries: every piece of the table has the same columns."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            table = table.set_column(index, field.name, table.column(index).dictionary_encode())
+    return table
 
 
 def _tables(model: Model, edges: list[_Edges]) -> Iterator[pa.Table]:

@@ -32,7 +32,7 @@ __all__ = ["Built", "Emit", "Model", "build"]
 _STEP = re.compile(r"ProfilerStep#(\d+)$")
 _STRONG = (Role.OP, Role.RUNTIME, Role.DISPATCH, Role.ANNOTATION, Role.NRT)
 _LAST_DEVICE = 2**31 - 1
-ON_DEVICE = (*DEVICE_ROLES, Role.DRIVER, Role.DEVICE_ANNOTATION)
+ON_DEVICE = (*DEVICE_ROLES, Role.DRIVER, Role.DEVICE_ANNOTATION, Role.ENGINE)
 NOT_DRAWN = (Role.SPAN, Role.INSTANT)
 
 

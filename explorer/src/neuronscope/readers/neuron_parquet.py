@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import device_only
+from neuronscope.readers.engine_rows import add_engine_rows
 from neuronscope.readers.exact import MAX_NS, int64, too_long
 from neuronscope.readers.narrow import constant
 from neuronscope.readers.result import IngestWarning
@@ -178,7 +179,7 @@ class _Folder:
                 "no_timestamp", skipped, f"{skipped} rows of SystemProfileEvents without times left out", "skipped"
             )
         instances = system["instance_id"].drop_null().unique().to_pylist() if system is not None else []
-        return Trace(
+        trace = Trace(
             format="neuron-explorer profile (Parquet)",
             events=events,
             events_in_file=total,
@@ -191,6 +192,9 @@ class _Folder:
             repaired=self.mended,
             neuron=True,
         )
+        if system is None:
+            add_engine_rows(trace)
+        return trace
 
     def facts(self) -> dict[str, str]:
         found = {}

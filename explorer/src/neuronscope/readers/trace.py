@@ -42,6 +42,7 @@ class Role(enum.IntEnum):
     ASYNC = 13  # begin/end pairs that belong to no thread
     SPAN = 14  # the recording itself: stored, not drawn
     INSTANT = 15  # instants and counters: stored, not drawn
+    ENGINE = 16  # an instruction or a transfer inside an execution: drawn, no device time of its own
 
 
 TEXT_PID = -1000  # pids that are no numbers get this one and those below
@@ -206,6 +207,7 @@ class Trace:
         instance: label of the machine.
         recording: start and end of the recording, None unknown.
         process_names, thread_names: labels by pid and (pid, tid).
+        engine_names: of engines and DMA queues, by the stream number of their rows.
         process_labels: text of pids that are no numbers, by their (negative) number.
         executions: rows of `formats.tables.EXECUTIONS` when the profile has them.
         report: bookkeeping rows so far.
@@ -224,6 +226,7 @@ class Trace:
     recording: tuple[int, int] | None = None
     process_names: dict[int, str] = field(default_factory=dict)
     thread_names: dict[tuple[int, int], str] = field(default_factory=dict)
+    engine_names: dict[int, str] = field(default_factory=dict)
     process_labels: dict[int, str] = field(default_factory=dict)
     executions: pa.Table | None = None
     report: list[IngestWarning] = field(default_factory=list)

@@ -12,7 +12,10 @@ import pyarrow as pa
 from neuronscope.readers.trace import Trace
 from neuronscope.schema.published import arrow_schema
 
-__all__ = ["Place", "Section", "track_table"]
+__all__ = ["DMA_QUEUES", "Place", "Section", "track_table"]
+
+#: Stream numbers of engine rows: engines below it, DMA queues from it on.
+DMA_QUEUES = 100
 
 
 class Section(enum.IntEnum):
@@ -27,6 +30,7 @@ class Section(enum.IntEnum):
     HARDWARE = 6
     TRANSFERS = 7
     DEVICE_NOTES = 8
+    ENGINES = 9
 
     @property
     def order(self) -> int:
@@ -42,6 +46,7 @@ _ORDER = (
     Section.OVERHEAD,
     Section.NRT,
     Section.HARDWARE,
+    Section.ENGINES,
     Section.TRANSFERS,
     Section.DEVICE_NOTES,
 )
@@ -74,6 +79,8 @@ def track_table(
             provenance = "emulated" if emulated else "recorded"
         if section == Section.STREAM and emulated:
             provenance = "emulated"
+        if section == Section.ENGINES:
+            provenance = "emulated" if emulated else "recorded"
         rows.append(
             {
                 "track_id": index,
@@ -115,6 +122,10 @@ def _label(trace: Trace, main_pid: int, place: Place, main: bool) -> tuple[str, 
         return f"framework/Stream:{first}", "stream", f"enqueue {timed} · end {simulated}"
     if section == Section.TRANSFERS:
         return f"neuron_hw/NC{first}:transfers", "copy", f"copies from and to the host · {simulated}"
+    if section == Section.ENGINES:
+        name = trace.engine_names.get(second, str(second))
+        holds = "transfers of a DMA queue" if second >= DMA_QUEUES else "instructions"
+        return f"neuron_hw/NC{first}/{name}", "engine", f"{holds} · {'simulated' if emulated else 'recorded'}"
     if section == Section.NRT:
         return f"neuron_rt/NC:{first}", "runtime", f"runtime calls · {host}"
     if section == Section.DEVICE_NOTES:

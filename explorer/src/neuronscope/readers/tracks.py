@@ -34,6 +34,7 @@ _SECTIONS = {
     Role.DRIVER: Section.STREAM,
     Role.NRT: Section.NRT,
     Role.DEVICE_ANNOTATION: Section.DEVICE_NOTES,
+    Role.ENGINE: Section.ENGINES,
     **dict.fromkeys(DEVICE_ROLES, Section.HARDWARE),
 }
 
@@ -134,8 +135,9 @@ def _on_device(model: Model, rows: Int64, section: npt.NDArray[np.int8]) -> tupl
     nc, stream = ev.nc[rows], ev.stream[rows]
     first = np.where(section == Section.STREAM, stream, ev.device[rows])
     on_core = hardware & (nc >= 0)
-    first = np.where((section == Section.NRT) | (section == Section.TRANSFERS) | on_core, nc, first)
-    second = np.where(hardware | (section == Section.DEVICE_NOTES), stream, -1)
+    engines = section == Section.ENGINES
+    first = np.where((section == Section.NRT) | (section == Section.TRANSFERS) | engines | on_core, nc, first)
+    second = np.where(hardware | engines | (section == Section.DEVICE_NOTES), stream, -1)
     second = np.where(on_core, ev.pcore[rows], second)
     if model.trace.neuron:
         second = np.where(hardware & (nc < 0), -1, second)

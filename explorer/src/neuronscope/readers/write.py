@@ -87,8 +87,6 @@ def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> I
         rows.append(IngestWarning("merged", trace.merged, -1, "trace.json", "merged", text))
     report = (*rows, *(row if row.file else _in_file(row, name) for row in trace.report))
     tables = {name: table for name, table in {**trace.tables, **built.tables}.items() if table.num_rows}
-    if "Flow" in trace.tables and "Flow" in built.tables:  # of device profiles, and of the system's events
-        tables["Flow"] = _joined("Flow", [built.tables["Flow"], trace.tables["Flow"]])
     tables["IngestReport"] = pa.Table.from_pylist(
         [{name: getattr(row, name) for name in IngestWarning.__dataclass_fields__} for row in report],
         schema=arrow_schema("IngestReport"),
@@ -140,12 +138,6 @@ def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> I
         tables=written,
         bytes_read=trace.bytes_read,
     )
-
-
-def _joined(name: str, parts: list[pa.Table]) -> pa.Table:
-    """Rows of several tables of one name, whether their texts are dictionary-encoded or not."""
-    schema = pa.schema([pa.field(field.name, field.type) for field in arrow_schema(name)])
-    return pa.concat_tables([part.cast(schema) for part in parts])
 
 
 def _in_file(row: IngestWarning, file: str) -> IngestWarning:

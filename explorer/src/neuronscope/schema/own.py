@@ -28,7 +28,7 @@ TRACK = spec(
     label              string  full path <instance>/PID:<pid>/<subsystem>/<identifier>
     short              string  <subsystem>/<identifier>
     group_label        string  <instance>/PID:<pid>
-    kind               string  framework | stream | runtime | device | copy
+    kind               string  framework | stream | runtime | device | copy | engine
     subtitle           string  dispatch · host, measured
     provenance         string  measured | emulated | recorded
     lanes              int32   number of lanes
