@@ -13,7 +13,10 @@ from neuroncore.targets import Target
 
 from benchmarks.kernels.writer import BANK, Writer, chunks, steady_ns
 
-__all__ = ["adamw", "batched_matmul", "matmul", "normalized_matmul", "rope", "silu"]
+__all__ = [
+    "adamw", "batched_matmul", "batched_softmax", "grouped_attention", "lora", "matmul", "normalized_matmul",
+    "rope", "silu", "swiglu",
+]  # fmt: skip
 
 COLUMNS = 1024
 AHEAD = 3
@@ -336,3 +339,154 @@ def normalized_matmul(m: int, k: int, n: int, target: Target, *, add: bool, afte
         return w.time_ns()
 
     return steady_ns(play, -(-m // 128), first=4, second=8)
+
+
+def batched_softmax(batch: int, m: int, k: int, n: int, target: Target) -> float:
+    """softmax([m, k] @ [k, n]), k <= 128: a row's maximum, exponentials, sum and scaling 512 columns at a time.
+
+    The baseline computes all scores of a batch item first; those that exceed the SBUF go to HBM and come back. ScalarE
+    copies out of PSUM and takes exponentials, VectorE the rest.
+    """
+    wide = -(-n // BANK)
+    resident = target.sbuf_usable_bytes_per_partition / (-(-m // 128) * n * 4)
+    spilled = max(0, round(n * (1 - resident)))
+
+    def play(rows: int) -> float:
+        w = Writer("batched_softmax", target)
+        x, y = w.hbm("x", m, k, "fp32"), w.hbm("y", k, n, "fp32")
+        out = w.hbm("out", m, n, "fp32", "output")
+        right, loaded, left = w.sbuf(n, "fp32", k), w.ring(2, k, "fp32"), w.ring(2, 128, "fp32", k)
+        w.dma(right, y.rows(0, k), "qY")
+        spill = [w.hbm("spill", 128, n, "fp32", "temporary") for _ in range(2)]
+        fits = w.free_bytes() // (4 * n) >= 6
+        scores, again = w.ring(2, n, "fp32"), w.ring(2, n, "fp32")
+        weights = w.ring(1, n, "fp32") if fits else None
+        results, small = w.ring(2, COLUMNS, "fp32"), w.ring(8, 1, "fp32")
+        parts = [w.ring(2, wide, "fp32") for _ in range(2)]
+        turn, psum = w.banks(0, 2), w.banks(2, 6)
+        for row in range(rows):
+            tile, stationary = loaded.take(), left.take()
+            w.dma(tile, x.rows(row * 128 % m, 128), "qX")
+            bank = turn.take().columns(0, 128, (0, k))
+            w.transpose(bank, tile.access())
+            w.activate(stationary, bank, "copy")
+            score, (most, sums) = scores.take(), [ring.take() for ring in parts]
+            for j, (start, size) in enumerate(chunks(n, BANK)):
+                bank, part = psum.take().columns(0, size), score.columns(start, start + size)
+                w.matmul(bank, stationary.access(), right.columns(start, start + size), first=True)
+                w.activate(part, bank, "copy")
+                w.emit("tensor_reduce", dst=most.columns(j, j + 1), data=part, op="max")
+            bias, total = small.take(), small.take()
+            w.emit("tensor_reduce", dst=bias, data=most, op="max", negate=True)
+            if spilled:
+                w.dma(spill[0].rows(0, 128, (0, spilled)), score.columns(0, spilled), "qSpill", "GpSimd")
+                score = again.take()
+                w.dma(score.columns(0, spilled), spill[1].rows(0, 128, (0, spilled)), "qReload")
+            weight = weights.take() if weights else score
+            for j, (start, size) in enumerate(chunks(n, BANK)):
+                part = weight.columns(start, start + size)
+                w.activate(part, score.columns(start, start + size), "exp", bias=bias)
+                w.emit("tensor_reduce", dst=sums.columns(j, j + 1), data=part, op="add")
+            w.emit("tensor_reduce", dst=total, data=sums, op="add")
+            w.emit("reciprocal", dst=total, data=total)
+            for start, size in chunks(n, COLUMNS):
+                result = results.take()
+                for a, step in chunks(size, BANK):
+                    w.emit(
+                        "tensor_scalar", dst=result.columns(a, a + step),
+                        data=weight.columns(start + a, start + a + step), op0="multiply", operand0=total,
+                    )  # fmt: skip
+                w.dma(out.rows(row * 128 % m, 128, (start, start + size)), result.columns(0, size), "qOut", "GpSimd")
+        return w.time_ns()
+
+    return steady_ns(play, batch * -(-m // 128), first=4, second=8)
+
+
+def grouped_attention(length: int, heads: int, width: int, target: Target) -> float:
+    """Attention in fp32, `heads` heads of `length` queries: as `batched_softmax`, then transposes and V.
+
+    A copy out of PSUM that also scales is VectorE's, as is every copy of a transposed tile.
+    """
+    wide = -(-length // BANK)
+
+    def play(rows: int) -> float:
+        w = Writer("grouped_attention", target)
+        out = w.hbm("out", length, width, "fp32", "output")
+        keys, queries = w.sbuf(length, "fp32", width), w.ring(2, 128, "fp32", width)
+        values = w.sbuf(length // 128 * width, "fp32")
+        score, weights = w.ring(2, length, "fp32"), w.ring(1, length, "fp32")
+        turned, results = w.ring(4, 128, "fp32"), w.ring(2, width, "fp32")
+        parts, small = [w.ring(2, wide, "fp32") for _ in range(2)], w.ring(8, 1, "fp32")
+        psum, turn, sums_of = w.banks(0, 4), w.banks(4, 2), w.banks(6, 2)
+        q_hbm = w.hbm("q", width, 128, "fp32")
+        for row in range(rows):
+            query, scores = queries.take(), score.take()
+            w.dma(query, q_hbm.rows(0, width), "qQ")
+            most, sums = (ring.take() for ring in parts)
+            for j, (start, size) in enumerate(chunks(length, BANK)):
+                bank, part = psum.take().columns(0, size), scores.columns(start, start + size)
+                w.matmul(bank, query.access(), keys.columns(start, start + size), first=True)
+                w.emit("tensor_scalar", dst=part, data=bank, op0="multiply", operand0=0.1)
+                w.emit("tensor_reduce", dst=most.columns(j, j + 1), data=part, op="max")
+            bias, total = small.take(), small.take()
+            w.emit("tensor_reduce", dst=bias, data=most, op="max", negate=True)
+            weight = weights.take()
+            for j, (start, size) in enumerate(chunks(length, BANK)):
+                part = weight.columns(start, start + size)
+                w.activate(part, scores.columns(start, start + size), "exp", bias=bias)
+                w.emit("tensor_reduce", dst=sums.columns(j, j + 1), data=part, op="add")
+            w.emit("tensor_reduce", dst=total, data=sums, op="add")
+            w.emit("reciprocal", dst=total, data=total)
+            bank = sums_of.take().columns(0, width)
+            for start, size in chunks(length, BANK):
+                part = weight.columns(start, start + size)
+                w.emit("tensor_scalar", dst=part, data=part, op0="multiply", operand0=total)
+                for a in range(start, start + size, 128):
+                    turning, side = turn.take().columns(0, 128), turned.take()
+                    w.transpose(turning, weight.columns(a, a + 128))
+                    w.copy(side, turning)
+                    value = values.columns(a // 128 * width, a // 128 * width + width)
+                    w.matmul(bank, side.access(), value, first=a == 0)
+            result = results.take()
+            w.copy(result, bank)
+            w.dma(out.rows(row * 128 % length, 128), result, "qOut", "GpSimd")
+        return w.time_ns()
+
+    return steady_ns(play, heads * length // 128)
+
+
+def lora(m: int, k: int, n: int, rank: int, target: Target) -> float:
+    """X W + X A B: A X first, then W by blocks of 1024 columns, X transposed again for each, the result transposed."""
+    base = matmul(m, k, n, target)
+    low = matmul(m, k, max(BANK, rank), target) * (rank / max(BANK, rank))
+
+    def extra(tiles: int) -> float:
+        """Per [128, 512] of the result: the product with B, its copy, their sum, four transposes and their stores."""
+        w = Writer("lora", target)
+        out = w.hbm("out", BANK, 128, "fp32", "output")
+        up, reduced = w.sbuf(128, "fp32", min(rank, 128)), w.sbuf(BANK, "fp32", min(rank, 128))
+        added, results, pieces = w.ring(2, BANK, "fp32"), w.ring(2, BANK, "fp32"), w.ring(4, 128, "fp32")
+        psum, turn = w.banks(0, 4), w.banks(4, 4)
+        for _ in range(tiles):
+            bank, one, result = psum.take().columns(0, BANK), added.take(), results.take()
+            w.matmul(bank, up.access(), reduced.access(), first=True)
+            w.activate(one, bank, "copy")
+            w.emit("tensor_tensor", dst=result, data1=result, data2=one, op="add")
+            for a in range(0, BANK, 128):
+                turning, piece = turn.take().columns(0, 128), pieces.take()
+                w.transpose(turning, result.columns(a, a + 128))
+                w.activate(piece, turning, "copy")
+                w.dma(out.rows(a, 128), piece, "qOut", "GpSimd")
+        return w.time_ns()
+
+    tiles = -(-n // 128) * -(-m // BANK)
+    more = steady_ns(extra, tiles, first=8, second=16)
+    # The extra work fills what the PE array leaves of the other engines; its matmuls are the PE array's own time.
+    return max(base + low, more)
+
+
+def swiglu(m: int, k: int, n: int, target: Target) -> float:
+    """(silu(X G) * (X U)) D: gate kept in SBUF, product spilled to HBM and loaded again for the last product."""
+    # ScalarE and VectorE take the function and the product while the PE array multiplies for the up projection.
+    up = max(matmul(m, k, n, target), silu(m, n, target))
+    return matmul(m, k, n, target) + up + matmul(m, n, k, target, rows_first=False)

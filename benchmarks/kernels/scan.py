@@ -61,7 +61,7 @@ class _Kernel:
         double = 2 if 8 * n * 4 + 14 * self.piece * 4 < target.sbuf_usable_bytes_per_partition else 1
         self.inputs, self.inputs_u = (w.ring(double, n, "fp32") for _ in range(2))
         self.products = w.sbuf(n, "fp32")
-        self.results = w.ring(double, n, "fp32")
+        self.results = w.ring(double, n if p.version > 1 else 1, "fp32")
         self.rows_b, self.rows_c = w.ring(2, self.piece, "fp32"), w.ring(2, self.piece, "fp32")
         self.temporary = [w.ring(2, self.piece, "fp32") for _ in range(5)]
         self.columns, self.carry = w.ring(4, 1, "fp32"), w.ring(2, 1, "fp32")

@@ -10,12 +10,24 @@ from types import ModuleType
 
 from benchmarks.accuracy.case import Case
 from benchmarks.accuracy.entries import Entry, Skip
-from benchmarks.accuracy.families import attention, elementwise, library, matmul, models, normalization, scan
+from benchmarks.accuracy.families import (
+    attention,
+    convolution,
+    elementwise,
+    library,
+    matmul,
+    models,
+    normalization,
+    pooling,
+    scan,
+)
 
 __all__ = ["FAMILIES", "recognise"]
 
 #: In the order they are asked.
-FAMILIES: tuple[ModuleType, ...] = (library, attention, elementwise, matmul, normalization, models, scan)
+FAMILIES: tuple[ModuleType, ...] = (
+    library, attention, pooling, convolution, elementwise, matmul, normalization, models, scan,
+)  # fmt: skip
 
 
 def recognise(entry: Entry) -> tuple[str, Case | Skip]:

@@ -113,14 +113,29 @@ def _nkibench(entry: Entry, workload: str) -> Case | None:
             m, k, n = _sizes(entry)
             predict = partial(_nkibench_ns, prefix, m, k, n, target)
             return _case(entry, m, k, n, "fp32", predict, (prefix, m, k, n))
-    if name.startswith("bmm_b"):
+    if name.startswith(("lora", "swiglu")):
+        m, k, n = _sizes(entry)
+        rank = entry.number("R") if name.startswith("lora") else 0
+        if rank > 128:
+            raise Skip("rank over 128")
+        flops = 2.0 * m * (k * n + rank * (k + n)) if rank else 6.0 * m * k * n
+        size = 4.0 * (m * k + k * n * (1 if rank else 3) + m * (n if rank else k) + rank * (k + n))
+        return Case(
+            NAME, target.name, flops, size, "fp32",
+            lambda: launched(
+                target, nkibench.lora(m, k, n, rank, target) if rank else nkibench.swiglu(m, k, n, target)
+            ),
+            key=("lora or swiglu", m, k, n, rank),
+        )  # fmt: skip
+    if name.startswith("bmm_"):
         batch = entry.number("B")
         m, k, n = _sizes(entry)
         if k > 128:
             raise Skip("contraction longer than 128")
+        product = nkibench.batched_softmax if name.startswith("bmm_softmax") else nkibench.batched_matmul
         return Case(
             NAME, target.name, 2.0 * batch * m * k * n, 4.0 * batch * (m * k + k * n + m * n), "fp32",
-            lambda: launched(target, nkibench.batched_matmul(batch, m, k, n, target)), key=("bmm", batch, m, k, n),
+            lambda: launched(target, product(batch, m, k, n, target)), key=(name.split("_b")[0], batch, m, k, n),
         )  # fmt: skip
     return None
 

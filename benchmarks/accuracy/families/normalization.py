@@ -1,4 +1,4 @@
-"""Normalizations: the walk-through's RMSNorm, op by op in eager mode, fused, compiled; all through the compiler."""
+"""Normalizations: the walk-through's RMSNorm, through the compiler, and the NKI samples' fused kernels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 from neuroncore.graph import TensorSpec
 from neuroncore.targets import load_target
 
-from benchmarks.accuracy.case import Case, launched
+from benchmarks.accuracy.case import Case, launched, running
 from benchmarks.accuracy.entries import Entry, Skip
+from benchmarks.accuracy.families.library import cores
 from benchmarks.graphs import rms_norm_programs
+from benchmarks.kernels import norm_samples
 
 __all__ = ["NAME", "recognise"]
 
@@ -21,7 +23,11 @@ def recognise(entry: Entry) -> Case | None:
     workload = entry.workload.lower()
     if "rmsnorm" not in workload and "rms_norm" not in workload:
         return None
-    if "nki" in workload or "qkv" in workload:
+    if "rmsnorm_quant" in workload:
+        return _quantized(entry)
+    if "qkv" in workload:
+        return _projection(entry)
+    if "nki" in workload:
         return None
     shape = entry.shapes.get("x")
     if not isinstance(shape, list) or len(shape) != 2 or not all(isinstance(s, int) and 0 < s < 1 << 20 for s in shape):
@@ -55,3 +61,37 @@ def recognise(entry: Entry) -> Case | None:
         how="the compiler's programs",
         key=(kind, rows, columns, calls, profiled),
     )
+
+
+def _projection(entry: Entry) -> Case:
+    tokens = entry.number("b", "batch", default=1) * entry.number("seq", "seqlen")
+    hidden, columns = entry.number("dim", "hidden"), entry.number("d_head", "n")
+    dtype = entry.element("bf16")
+    if dtype not in ("bf16", "fp16", "fp32") or hidden % 128 or hidden > 8192 or columns > 4096:
+        raise Skip("sizes are no multiples of a tile, or weights that do not fit the SBUF")
+    size = 4 if dtype == "fp32" else 2
+    target = load_target(entry.target)
+    return Case(
+        NAME, target.name, 2.0 * tokens * hidden * columns,
+        float(size * (tokens * hidden + hidden * columns + tokens * columns)), dtype,
+        lambda: launched(target, norm_samples.projection(tokens, hidden, columns, dtype, target)),
+        key=("rmsnorm qkv", tokens, hidden, columns, dtype),
+    )  # fmt: skip
+
+
+def _quantized(entry: Entry) -> Case:
+    count = cores(entry)
+    tokens, hidden = entry.number("batch", default=1) * entry.number("seqlen", "seq"), entry.number("hidden")
+    if hidden > 1 << 14 or tokens < count:
+        raise Skip("a row that does not fit a partition, or fewer rows than cores")
+    norm, bound = not entry.flag("quant_only"), entry.shapes.get("lower_bound")
+    clipped = isinstance(bound, (int, float)) and bound > 0
+    target = load_target(entry.target)
+    share = -(-tokens // count)
+    return Case(
+        NAME, target.name, 6.0 * tokens * hidden, 3.0 * tokens * hidden, "fp32",
+        lambda: launched(
+            target, norm_samples.quantized(share, hidden, running(target, count), norm=norm, clipped=clipped)
+        ),
+        cores=count, key=("rmsnorm quant", share, hidden, norm, clipped, count),
+    )  # fmt: skip

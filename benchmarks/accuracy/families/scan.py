@@ -20,8 +20,10 @@ def recognise(entry: Entry) -> Case | None:
     workload = entry.workload.lower()
     if "mamba" not in workload:
         return None
+    if "nkibench" in workload:
+        return _case(entry, scan.Scan(1, 1, entry.number("C"), entry.number("M"), entry.number("S")))
     version = re.search(r"\bv(\d)\b", workload)
-    if "nki" not in workload or "nkibench" in workload or version is None:
+    if "nki" not in workload or version is None:
         raise Skip("a scan that is not one of the tutorial's kernels")
     number = int(version.group(1))
     if number not in (1, 2, 3):
@@ -30,6 +32,10 @@ def recognise(entry: Entry) -> Case | None:
         number, entry.number("batch", default=1), entry.number("ch", "channels"), entry.number("seq", "seq_len"),
         entry.number("state", "state_size"),
     )  # fmt: skip
+    return _case(entry, p)
+
+
+def _case(entry: Entry, p: scan.Scan) -> Case:
     if p.channels % 128 or p.length % 512 or p.length > 1 << 14 or p.states > 256:
         raise Skip("channels or length are no multiples of a tile, or a length over 16384")
     target = load_target(entry.target)
