@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.accuracy.entries import DEFAULT, MeasurementsError, read
-from benchmarks.accuracy.report import Report, run
+from benchmarks.accuracy.report import NOTE_TRN3, Report, run
 
 __all__ = ["main"]
 
@@ -66,6 +66,8 @@ def _print(report: Report, *, rows: bool) -> None:
         f"roofline fitted on the calibrate entries: {report.roofline.fixed_ns / 1000:.1f} us + the larger of FLOPs at"
         f" {report.roofline.compute_efficiency:.0%} and bytes at {report.roofline.memory_efficiency:.0%} of the peaks"
     )
+    if any(NOTE_TRN3 in row.how for row in report.rows):
+        print(NOTE_TRN3.removeprefix("; "))
     for reason, count in report.json()["skips"].items():
         print(f"{count:5} skipped: {reason}")
 

@@ -9,6 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from neuroncore.errors import NeuroncoreError
+
 from benchmarks.accuracy.case import Case
 from benchmarks.accuracy.entries import Entry, Malformed, Skip
 from benchmarks.accuracy.families import recognise
@@ -16,7 +18,10 @@ from benchmarks.accuracy.roofline import Roofline, fit
 from benchmarks.accuracy.score import Point, Score, score
 from benchmarks.kernels.writer import SbufError
 
-__all__ = ["Report", "Row", "run"]
+__all__ = ["NOTE_TRN3", "Report", "Row", "run"]
+
+#: Said wherever trn3 is predicted.
+NOTE_TRN3 = "; trn3: its numbers are architectural, no kernel's time is published for it"
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ def run(entries: Sequence[Entry], malformed: Sequence[Malformed] = (), *, jobs: 
         rows.append(
             Row(
                 entry.id, case.family, entry.value, entry.in_unit(time), entry.in_unit(baseline), time / published,
-                baseline / published, entry.fitted, case.how,
+                baseline / published, entry.fitted, case.how + (NOTE_TRN3 if case.target == "trn3" else ""),
             )
         )  # fmt: skip
         if not entry.fitted:
@@ -151,6 +156,10 @@ def _time_of(entry: Entry) -> float | str:
 def _time(predict: Callable[[], float]) -> float | str:
     try:
         time = predict()
-    except (Skip, SbufError) as reason:
-        return "program does not fit the SBUF" if isinstance(reason, SbufError) else str(reason)
+    except Skip as reason:
+        return str(reason)
+    except SbufError:
+        return "program does not fit the SBUF"
+    except NeuroncoreError as error:
+        return f"no valid program in these shapes ({type(error).__name__})"
     return time if math.isfinite(time) and time > 0 else "prediction is no positive time"

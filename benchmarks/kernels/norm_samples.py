@@ -3,8 +3,8 @@
 `projection` keeps the weights in SBUF, one load per 128 rows of them, and per 128 tokens squares with their sum on
 ScalarE, rsqrt, scaling by 512 columns and four transposes to a PSUM bank, products of 512 columns; two buffers each.
 `quantized` works on whole rows of 128 tokens, one after the other, no buffers in turn: squares with their sum on
-ScalarE, gamma loaded again per tile and spread over the partitions by the PE array, rows scaled by 512 columns, absolute
-maximum, its reciprocal, and the scaled copy to 8 bits on VectorE.
+ScalarE, gamma loaded again per tile and spread over the partitions by the PE array, rows scaled by 512 columns, the
+absolute maximum, its reciprocal, and the scaled copy to 8 bits on VectorE.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pooling: channels on the partitions, an image plane per partition.
 
-`adaptive` averages windows whose bounds differ from window to window (floor and ceil of i H / out), so it takes them one
-after the other: a sum over the window, its product with the reciprocal of the window's size, a copy into the result.
+`adaptive` averages windows whose bounds differ from one to the next (floor and ceil of i H / out), so it takes them in
+turn: a sum over the window, its product with the reciprocal of the window's size, a copy into the result.
 The NKI samples' kernel of that name is in no public index that we found; this is the algorithm its definition leads to.
 `tutorial` is the NKI tutorial's average pooling: equal windows, all of a tile in one reduction over a 5-D access.
 """

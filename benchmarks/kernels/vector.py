@@ -8,7 +8,7 @@ from neuroncore.isa import Program, ProgramBuilder, Tile, synchronize
 
 from benchmarks.kernels.matmul import Pool
 
-__all__ = ["vector_add"]
+__all__ = ["transpose", "vector_add"]
 
 
 def vector_add(elements: int, rows: int, columns: int, ahead: int = 8) -> Program:
@@ -46,4 +46,24 @@ def vector_add(elements: int, rows: int, columns: int, ahead: int = 8) -> Progra
                 b.emit("dma_copy", dst=tile.access((0, rows)), src=source, queue=f"q{tensor.name.upper()}")
                 pair.append(tile)
             loaded.append((pair[0], pair[1]))
+    return synchronize(b.build())
+
+
+def transpose(rows: int, columns: int, dtype: str) -> Program:
+    """[rows, columns] in tiles of 128 by 128: load, transposition on the PE array, copy out of PSUM, store."""
+    b = ProgramBuilder("transpose")
+    x, y = b.input("x", (rows, columns), dtype), b.output("y", (columns, rows), dtype)
+    size = 512 if dtype == "fp32" else 256
+    tiles = [b.sbuf(f"tile{i}", 128, 128, dtype, i * size) for i in range(4)]
+    results = [b.sbuf(f"result{i}", 128, 128, dtype, (4 + i) * size) for i in range(4)]
+    banks = [b.psum(f"bank{i}", 128, 128, dtype, i * 2048) for i in range(4)]
+    turn = 0
+    for row in range(0, rows, 128):
+        for column in range(0, columns, 128):
+            tile, result, bank = tiles[turn % 4], results[turn % 4], banks[turn % 4]
+            turn += 1
+            b.emit("dma_copy", dst=tile, src=x.rows(row, 128, (column, column + 128)), queue="qX")
+            b.emit("nc_transpose", dst=bank, data=tile)
+            b.emit("tensor_copy", dst=result, data=bank)
+            b.emit("dma_copy", dst=y.rows(column, 128, (row, row + 128)), src=result, queue="qY", engine="GpSimd")
     return synchronize(b.build())

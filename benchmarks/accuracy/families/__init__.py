@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 
 from benchmarks.accuracy.case import Case
@@ -39,4 +40,19 @@ def recognise(entry: Entry) -> tuple[str, Case | Skip]:
             return module.NAME, skip
         if case is not None:
             return case.family, case
-    return "other", Skip("workload of no family")
+    return "other", Skip(_why(entry))
+
+
+#: Workloads that are no kernel or model of a family, by a pattern of what ran or of what was timed.
+_OTHERS = (
+    (r"^collective|nccom", "a collective on its own, its ranks' placement is not stated"),
+    (r"host|client|wall|dispatch|enqueue|transfer|gap between", "the host's time, not the device's"),
+    (r"interval|_load$|^(memset|matmul|ldweights|activate|tensor_tensor|dma)\b.*\d", "a single instruction"),
+)
+
+
+def _why(entry: Entry) -> str:
+    for pattern, reason in _OTHERS:
+        if re.search(pattern, entry.workload.lower()) or re.search(pattern, entry.measures.lower()):
+            return reason
+    return "workload of no family"

@@ -10,12 +10,13 @@ from neuroncore.timing import simulate
 from benchmarks.accuracy.case import Case, launched
 from benchmarks.accuracy.entries import Entry, Skip
 from benchmarks.kernels import nkibench
-from benchmarks.kernels.vector import vector_add
+from benchmarks.kernels.vector import transpose, vector_add
 from benchmarks.kernels.writer import steady_ns
 
 __all__ = ["NAME", "recognise"]
 
 NAME = "elementwise"
+_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 def recognise(entry: Entry) -> Case | None:
@@ -23,6 +24,8 @@ def recognise(entry: Entry) -> Case | None:
     workload = entry.workload.lower()
     if workload.startswith("vector add"):
         return _vector_add(entry)
+    if workload.startswith("transpose") or re.fullmatch(r"nki transpose( kernel)?", workload):
+        return _transpose(entry)
     if workload.startswith("nkibench"):
         for name, program in (("silu", _silu), ("adamw", _adamw), ("rope", _rope)):
             if re.search(rf"\b{name}", workload):
@@ -57,6 +60,27 @@ def _vector_add(entry: Entry) -> Case:
         return launched(target, steady_ns(program, n // (rows * columns), first=64, second=128))
 
     return Case(NAME, target.name, float(n), 12.0 * n, "fp32", predict, key=("vadd", n, rows, columns))
+
+
+def _transpose(entry: Entry) -> Case:
+    """One tile of 128 by 128 after the other."""
+    shape = entry.shapes.get("n", entry.shapes.get("shape"))
+    if not isinstance(shape, list) or len(shape) != 2 or not all(isinstance(s, int) for s in shape):
+        raise Skip("transpose without its shape")
+    rows, columns = shape
+    dtype = entry.element("fp32")
+    if rows % 128 or columns % 128 or not 0 < rows <= 1 << 15 or not 0 < columns <= 1 << 15 or dtype not in _BYTES:
+        raise Skip("sizes are no multiples of a tile, or a dtype the kernel lacks")
+    target = load_target(entry.target)
+
+    def program(tiles: int) -> float:
+        return simulate(transpose(128, 128 * tiles, dtype), target).program_ns
+
+    return Case(
+        NAME, target.name, 0.0, 2.0 * _BYTES[dtype] * rows * columns, "fp32",
+        lambda: launched(target, steady_ns(program, rows * columns // 128**2, first=16, second=32)),
+        key=("transpose", rows, columns, dtype),
+    )  # fmt: skip
 
 
 def _silu(entry: Entry) -> Case:

@@ -40,6 +40,11 @@ def recognise(entry: Entry) -> Case | None:
     tutorial = re.match(r"nki (?:matmul tutorial, version|optimisation guide matmul|matmul tutorial) (\w+)", workload)
     if tutorial:
         return _tutorial(entry, tutorial.group(1), old=entry.target in ("trn1", "inf2"))
+    if "without device wait" in workload:
+        raise Skip("host's time to enqueue, nothing of the device in it")
+    if workload.startswith(("matmul torch.matmul", "torch.matmul")):
+        # A compiled product: blocked in all three dimensions as the tutorial's last version.
+        return _tutorial(entry, "fully_optimized", old=False)
     if workload.startswith("matmul nki"):
         return _tutorial(entry, "fully_optimized", old=False)
     if workload.startswith("autocomp gemm step"):
