@@ -160,6 +160,14 @@ ANALYSES: Mapping[str, Analysis] = {
             findings.no_tree,
         ),
         Analysis(
+            "averages",
+            "key_averages",
+            "The table of torch's key_averages() for operators, and beside it ours where torch is known to be wrong.",
+            "the range's device time (without any: of the operators' own host time)",
+            findings.averages,
+            findings.no_tree,
+        ),
+        Analysis(
             "lanes",
             "lane_use",
             "How busy each track of the timeline was.",

@@ -217,6 +217,24 @@ def no_tree(profile: Profile) -> str:
     return empty_text(profile) or "No operator call in this range."
 
 
+def averages(_: Profile, rows: Sequence[Row]) -> Iterator[str]:
+    """Whether torch's own table has the same figures, and if not why."""
+    device, told = (sum(row[key] for row in rows) for key in ("self_device_ns", "torch_self_device_ns"))
+    if device == told:
+        yield "Device times are those of torch's key_averages()." if device else "No device time in this range."
+    else:
+        yield (
+            f"torch's table has {format_ns(told)} of the {format_ns(device)} of device time: the rest carries no "
+            "External id, which is all that torch goes by; here correlation ids, arrows and nesting count too."
+        )
+    host, own = (sum(row[key] for row in rows) for key in ("self_cpu_ns", "torch_self_cpu_ns"))
+    if host != own:
+        yield (
+            f"Self CPU is {format_ns(host)}; in torch's table it is {format_ns(own)}, since calls of the device's "
+            "runtime are rows of their own there."
+        )
+
+
 def lanes(_: Profile, rows: Sequence[Row]) -> Iterator[str]:
     """The busiest and the idlest device track."""
     devices = [row for row in rows if row["kind"] == "device" and row["share"] is not None]

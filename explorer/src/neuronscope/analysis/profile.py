@@ -59,6 +59,7 @@ SQL_FILES = (
     "overlap",
     "launches",
     "operator_tree",
+    "key_averages",
     "lane_use",
     "memory_timeline",
     "memory_peaks",

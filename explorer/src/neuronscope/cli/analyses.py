@@ -30,6 +30,8 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     "launches": (("name", "call"), ("calls", "calls"), ("executions", "exec."), ("call_median_ns", "call"),
                  ("call_p95_ns", "p95"), ("delay_median_ns", "delay"), ("delay_p95_ns", "p95"),
                  ("executions_shorter_than_call", "shorter")),
+    "averages": (("name", "operator"), ("calls", "calls"), ("self_cpu_ns", "self CPU"), ("torch_self_cpu_ns", "torch"),
+                 ("self_device_ns", "device"), ("torch_self_device_ns", "torch"), ("share", "share")),
     "lanes": (("label", "track"), ("slices", "slices"), ("busy_ns", "busy"), ("share", "share")),
 }  # fmt: skip
 _SHORT = {
@@ -49,6 +51,7 @@ _NOTES = {
     "memory": "share: of the place's reserved memory.",
     "launches": "medians of one call on the host; delay: from the start of the call to that of its work; shorter: "
     "executions shorter than their call.",
+    "averages": "torch: as its own key_averages() has it.",
     "lanes": "busy: at least one slice open; share: of the range's span.",
     "tree": "share: of the range's device time, or of the top-level calls' host time without any.",
     "insights": "Bounds of different rules overlap: they don't add up.",
