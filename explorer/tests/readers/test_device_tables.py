@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from neuronscope.analysis.profile import Profile as AnalysisProfile
 from neuronscope.formats import container, neff
 from neuronscope.formats.errors import FormatError
+from neuronscope.schema.own import OWN_TABLES
+from neuronscope.schema.published import ADDED, table_names
 from neuronscope.store import Profile, Store
 
 START = 5_000_000
@@ -335,3 +339,42 @@ def test_the_device_part_of_a_session_opens_alone(golden: Path, tmp_path: Path) 
     assert stored.result.format == "NEFF and NTFF"
     kinds = rows(stored, "SELECT kind, count(*) AS n FROM Track GROUP BY 1 ORDER BY 1")
     assert kinds == [{"kind": "device", "n": 1}, {"kind": "engine", "n": 3}]
+
+
+def test_an_estimate_keeps_no_engine_busy(tmp_path: Path) -> None:
+    def estimate(made: dict[str, Any]) -> None:
+        made["instructions"]["opcode"] = ["dma_copy", "dma_copy", "nc_transpose", "nc_matmul", "estimate", "dma_copy"]
+        made["instructions"]["engine"] = ["Sync", "Sync", "Tensor", "Tensor", "GpSimd", "Scalar"]
+        made["programs"]["estimated_ns"] = [1_000]
+        made["programs"]["bytes_read"] = [100_000]
+
+    write_pair(tmp_path, estimate)
+    stored = Store(tmp_path / "store").add(tmp_path)
+    (summary,) = rows(stored, "SELECT * FROM Summary WHERE nc_idx = 0")
+    assert (summary["gpsimd_engine_active_time"], summary["gpsimd_engine_instruction_count"]) == (0, 0)
+    assert summary["estimated_percent"] == pytest.approx(0.25)
+    assert summary["hbm_read_bytes"] == 100_000
+    assert "GpSimd" not in [row["engine"] for row in rows(stored, "SELECT DISTINCT engine FROM ActiveTime")]
+
+
+def test_a_vendors_tables_of_the_same_schema_show_the_same(profile: Profile, tmp_path: Path) -> None:
+    """As Neuron Explorer exports one: the published columns only, nothing of ours."""
+    folder = tmp_path / "profiles" / "global" / "block@latest"
+    folder.mkdir(parents=True)
+    published_only = set(table_names()) - {spec.name for spec in OWN_TABLES} - {"SystemProfileEvents", "SchemaFields"}
+    for name in published_only & set(profile.tables()):
+        table = profile.table(name)
+        if "device_profile_name" in table.column_names and name != "DeviceProfileList":
+            table = table.filter([text.endswith("_vnc_0") for text in table["device_profile_name"].to_pylist()])
+        ours = [column for column, _, _ in ADDED.get(name, ())]
+        pq.write_table(table.drop_columns([c for c in ours if c in table.column_names]), folder / f"{name}.parquet")
+    stored = Store(tmp_path / "store").add(tmp_path)
+    assert stored.result.format == "neuron-explorer profile (Parquet)"
+    tracks = "SELECT short, kind FROM Track ORDER BY track_id"
+    assert rows(stored, tracks) == [row for row in rows(profile, tracks) if "NC3" not in row["short"]]
+    same = "SELECT sum(raw_flops) AS flops, count(*) AS n FROM Instruction"
+    assert rows(stored, same) == rows(profile, f"{same} WHERE execution_id = 1")
+    opened = AnalysisProfile("vendor", stored.path)
+    (row,) = opened.roofline(opened.whole_range).rows
+    assert (row.bound, row.bytes, row.flops) == ("compute", 81_920, MATMUL)
+    assert row.engines["Tensor"] == pytest.approx(0.075)

@@ -88,6 +88,9 @@ def filtered(
         parameters["instances"] = list(instances)
     if not system:
         conditions.append("trace_event_source = 'neuron_hw' OR id IN (SELECT event_id FROM Execution)")
+    if not device:
+        engines = "SELECT event_id FROM Slice JOIN Track USING (track_id) WHERE kind = 'engine'"
+        conditions.append(f"id NOT IN ({engines})")
     if event_types is not None:
         out = [name[1:] for name in event_types if name.startswith("^")]
         kept = [name for name in event_types if not name.startswith("^")]

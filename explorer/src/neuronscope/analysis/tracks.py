@@ -95,6 +95,8 @@ def tracks(profile: Profile) -> list[Track]:
 
 def device_tracks(profile: Profile) -> list[Track]:
     """Engines and DMA queues of each physical core."""
+    if profile.rows("SELECT 1 FROM Track WHERE kind = 'engine' LIMIT 1"):
+        return []  # a device profile alone: its engines and queues are tracks of the timeline
     found = []
     for table, column, kind, query in (
         ("Instruction", "engine", "engine", _INSTRUCTIONS),

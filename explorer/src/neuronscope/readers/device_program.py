@@ -128,6 +128,11 @@ class DeviceProgram:
         return np.where(reads, size, 0), np.where(writes, size, 0)
 
     @cached_property
+    def executed(self) -> Any:
+        """Which rows are an engine's own work: all but those that stand for an op without instructions."""
+        return ~self.is_text("instructions", "opcode", "estimate")
+
+    @cached_property
     def temporary(self) -> Any:
         """Which transfers move an HBM tensor that is neither input nor output: intermediates that found no room."""
         kinds = dict(zip(self.tensors["name"].to_pylist(), self.tensors["kind"].to_pylist(), strict=True))

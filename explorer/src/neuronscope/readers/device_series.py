@@ -38,7 +38,7 @@ def active_time(program: DeviceProgram) -> Columns:
     codes, names = program.texts("instructions", "engine")
     starts, ends, engines = [], [], []
     for code, name in enumerate(names):
-        mine = codes == code
+        mine = (codes == code) & program.executed
         begin, end = union(program.start[mine], program.end[mine])
         kept = end > begin
         starts.append(begin[kept])

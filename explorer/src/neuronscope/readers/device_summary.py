@@ -45,10 +45,11 @@ def summary_row(program: DeviceProgram) -> dict[str, Any]:
     total_ns = program.duration_ns
     seconds = total_ns / 1e9
     row: dict[str, Any] = {"neff": program.neff, "total_time": seconds, "total_exec_time": seconds}
+    row["estimated_percent"] = program.facts["estimated_ns"] / total_ns if total_ns else None
     begin, end = union(np.append(program.start, program.first_byte), np.append(program.end, program.last_byte))
     row |= _active("total", begin, end, total_ns)
     for engine in _ENGINES:
-        mine = program.is_text("instructions", "engine", engine)
+        mine = program.is_text("instructions", "engine", engine) & program.executed
         begin, end = union(program.start[mine], program.end[mine])
         key = f"{engine.lower()}_engine"
         row |= _active(key, begin, end, total_ns)
@@ -106,8 +107,9 @@ def _transfers(program: DeviceProgram) -> dict[str, Any]:
         "dma_transfer_time": int(length.sum()) / 1e9,
         "dma_packet_time": int((length * engines).sum()) / 1e9,
         "dma_queue_count": len(set(program.ints("transfers", "queue_idx").tolist())),
-        "hbm_read_bytes": int(read.sum()),
-        "hbm_write_bytes": int(written.sum()),
+        # The program's totals: they have the bytes of ops whose time is only an estimate too.
+        "hbm_read_bytes": int(program.facts["bytes_read"]),
+        "hbm_write_bytes": int(program.facts["bytes_written"]),
         "input_queue_bytes": int(size[program.is_text("transfers", "queue_type", "input")].sum()),
         "output_queue_bytes": int(size[program.is_text("transfers", "queue_type", "output")].sum()),
     }

@@ -72,6 +72,7 @@ ADDED: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("nc_idx", "int64", "logical NeuronCore it ran on"),
         ("execution_count", "int64", "how often it ran; the row describes one of these, they are all the same"),
         ("elementwise_flops", "int64", "additions and multiplications of engines that are not TensorE"),
+        ("estimated_percent", "float32", "part of total_time that is an estimate: no engine is active in it"),
         ("useful_read_percent", "float32", "HBM reads that are no spill reload, of all HBM reads"),
     ),
 }
