@@ -172,6 +172,12 @@ def test_an_export_is_read_and_exported_again(neuronscope, tmp_path):
     assert json.loads(gzip.decompress((tmp_path / "c.json.gz").read_bytes()))["trace_event"]
 
 
+def test_ingest_prints_the_same_of_a_session_and_of_its_parquet_export(neuronscope, tmp_path):
+    assert neuronscope("export", GOLDEN, "--output-format", "parquet", "--output-file", tmp_path / "p")[0] == 0
+    told = [json.loads(neuronscope("ingest", path, "--json")[1]) for path in (GOLDEN, tmp_path / "p")]
+    assert told[0] == told[1]
+
+
 def test_the_library_is_listed_tagged_renamed_and_deleted(neuronscope, tmp_path):
     trace = tmp_path / "run.json"
     trace.write_text('[{"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]')

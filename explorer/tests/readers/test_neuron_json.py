@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from neuronscope.store import Profile
 
 Ingest = Callable[..., Profile]
@@ -52,3 +54,19 @@ def test_runtime_events_pair_by_tracking_id_and_loose_ends_are_reported(ingest: 
     assert (execution["duration_ns"], execution["physical_cores"]) == (600, 2)
     assert {w.kind: w.count for w in profile.result.warnings} == {"unfinished": 1, "stray": 1}
     assert (profile.result.events_in_file, profile.result.stored, profile.result.skipped) == (6, 4, 2)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_damaged_export_shows_the_rows_that_can_be_read(ingest: Ingest, pack: Callable[[bytes], bytes]) -> None:
+    row = {"name": "nc_exec_running", "duration": 50, "nc_idx": 0}
+    rows = [json.dumps(row | {"timestamp": 100 * i, "exec_id": i}) for i in range(1, 6)]
+    rows[1] = rows[1].replace('"duration": 50', '"duration": nan}')
+    text = '{"trace_event": [' + ",\n".join(rows)
+    profile = ingest(pack(text[:-10].encode()), "system_profile.json")
+    result = profile.result
+    assert (result.format, result.events_in_file, result.stored, result.skipped) == (
+        *("neuron-explorer JSON export", 5, 3, 2),
+    )
+    assert result.device_time_ns == 150
+    (damage,) = [warning for warning in result.warnings if warning.kind == "damaged_json"]
+    assert damage.offset == text.index(rows[1])

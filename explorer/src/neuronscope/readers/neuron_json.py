@@ -6,6 +6,7 @@ Forms: ``{"trace_event": [{name, timestamp, duration, exec_id, device_core_idx, 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,43 +14,69 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from neuronscope.readers import json_events
+from neuronscope.readers import json_events, source
 from neuronscope.readers.exact import LONGEST_NS, MAX_NS, int64
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.salvage import extent
 from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import Events, Role, Trace
 
 __all__ = ["read_if_neuron"]
 
 _HARDWARE = ("nc_exec_running", "cc_running", "cc_exec_barrier")
-_HEAD_BYTES = 256
+_HEAD_BYTES = 4096
+_LIST = re.compile(rb'"(trace_event|events)"\s*:\s*\[')
+_NEXT_ROW = re.compile(rb"\}\s*,\s*\{")
 
 
 def read_if_neuron(path: Path) -> Trace | None:
     """The trace when the file has one of the two forms, else None."""
-    if path.suffix not in (".json", ".gz"):
+    head = source.head(path, _HEAD_BYTES)[:_HEAD_BYTES]
+    if not any(key in head for key in (b'"trace_event"', b'"events"', b'"mem_usage"', b'"data_version"')):
         return None
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
-    if head[:2] != b"\x1f\x8b" and not any(
-        key in head for key in (b'"trace_event"', b'"events"', b'"mem_usage"', b'"data_version"')
-    ):
-        return None
-    if head[:2] == b"\x1f\x8b":
-        return None
-    data = json_events.load(path).data
+    loaded = json_events.load(path)
+    data = bytes(loaded.data)
+    damage: list[IngestWarning] = []
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        document, offset = _salvaged(data)
+        text = "the JSON is damaged or cut short; its rows are read one by one"
+        damage.append(IngestWarning("damaged_json", 1, offset, "", "partial", text))
     if not isinstance(document, dict):
         return None
-    if isinstance(document.get("trace_event"), list):
-        return _export(document["trace_event"], path, len(data))
+    trace: Trace | None = None
     events = document.get("events")
-    if isinstance(events, list) and events and isinstance(events[0], dict) and "event_type" in events[0]:
-        return _runtime(events, path, len(data))
-    return None
+    if isinstance(document.get("trace_event"), list):
+        trace = _export(document["trace_event"], path, len(data))
+    elif isinstance(events, list) and any(isinstance(row, dict) and "event_type" in row for row in events[:100]):
+        trace = _runtime(events, path, len(data))
+    if trace is not None:
+        for kind, fault in loaded.faults.items():
+            damage.append(IngestWarning(kind, fault.count, fault.offset, "", "partial", fault.detail))
+        trace.report[:0] = damage
+    return trace
+
+
+def _salvaged(data: bytes) -> tuple[dict[str, list[Any]], int]:
+    """The rows of the document's list that can be read, None for each that can't, and where the first of these is."""
+    found = _LIST.search(data)
+    if found is None:
+        return {}, -1
+    rows: list[Any] = []
+    first, at = -1, found.end()
+    while (begin := data.find(b"{", at)) >= 0 and b"]" not in data[at:begin]:
+        end = extent(data, begin)
+        try:
+            rows.append(msgspec.json.decode(data[begin:end]) if end else None)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            rows.append(None)
+        if rows[-1] is None:
+            first = begin if first < 0 else first
+            following = _NEXT_ROW.search(data, begin + 1)
+            end = following.start() + 1 if following else len(data)
+        at = end or len(data)
+    return {found[1].decode(): rows}, first if first >= 0 else len(data)
 
 
 def _export(rows: list[Any], path: Path, size: int) -> Trace:
