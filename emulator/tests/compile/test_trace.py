@@ -52,3 +52,38 @@ def test_nothing_is_allocated():
         x = torch.empty(4, 1 << 16)
     trace_graphs(model, x)
     assert memory_allocated() == before
+
+
+class Block(nn.Module):
+    """A decoder layer in the sizes of Llama 7B: attention and a gated MLP, each behind an RMSNorm."""
+
+    def __init__(self, hidden, heads, intermediate):
+        super().__init__()
+        self.heads = heads
+        sizes = {"q": hidden, "k": hidden, "v": hidden, "o": hidden, "gate": intermediate, "up": intermediate}
+        for name, size in sizes.items():
+            setattr(self, name, nn.Linear(hidden, size, bias=False))
+        self.down = nn.Linear(intermediate, hidden, bias=False)
+        self.first, self.second = nn.RMSNorm(hidden), nn.RMSNorm(hidden)
+
+    def forward(self, x):
+        batch, length, hidden = x.shape
+        y = self.first(x)
+        q, k, v = (p(y).view(batch, length, self.heads, -1).transpose(1, 2) for p in (self.q, self.k, self.v))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(y.transpose(1, 2).reshape(batch, length, hidden))
+        y = self.second(x)
+        return x + self.down(nn.functional.silu(self.gate(y)) * self.up(y))
+
+
+def test_a_decoder_layer_of_seven_billion_is_compiled_not_estimated():
+    with torch.device("meta"):
+        model, x = Block(4096, 32, 11008).bfloat16(), torch.empty(1, 2048, 4096, dtype=torch.bfloat16)
+    (graph,) = trace_graphs(model, x)
+    executable = compile_graph(graph, "trn2")
+    assert executable.estimated_ns == 0
+    assert executable.program.executed > 100_000
+    assert sum(1 for _ in executable.program.text()) < executable.program.executed / 2
+    products = 2 * 2048 * (4 * 4096**2 + 3 * 4096 * 11008)
+    assert executable.flops > products
+    assert executable.program_ns < 2.5 * products / 78.6e3  # of TensorE's peak, in flops per ns

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from neuroncore.compiler import attend_forward
 from neuroncore.graph import Value
 
 aten = torch.ops.aten
@@ -53,6 +54,13 @@ FORWARD = Fused("aten._scaled_dot_product_fused_attention_overrideable.default",
 def test_forward(oracle, aten_call, shape, causal, dtype):
     q, k, v = (values(shape, dtype, i) for i in range(3))
     oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, causal)], [q, k, v])
+
+
+@pytest.mark.parametrize("heads", [(8, 8), (16, 8)])
+def test_forward_of_a_loop_over_heads(oracle, aten_call, monkeypatch, heads):
+    monkeypatch.setattr(attend_forward, "_ROUND", 2)
+    q, k, v = (values((2, n, 140, 16), seed=i) for i, n in enumerate((heads[0], heads[1], heads[1])))
+    oracle([aten_call(FORWARD, X, Y, Z, None, 0.0, True)], [q, k, v])
 
 
 def test_forward_of_heads_that_lie_between_rows(oracle, aten_call):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from neuroncore.compiler import PASSES, Compiled
+from neuroncore.compiler import PASSES, Compiled, attend_forward
 from neuroncore.compiler.tile import Tiler
 from neuroncore.graph import Graph, Node, TensorSpec, Value
 from neuroncore.isa import Loop
@@ -84,6 +84,14 @@ def convolution(images, channels, size, outs, stride):
     return Graph("conv", (spec((images, channels, size, size)), spec((outs, channels, 3, 3))), (node,), (Value(0, 0),))
 
 
+def attention(heads, length):
+    q = spec((1, heads, length, 64))
+    outputs = (q, spec((1, heads, length), dtype="fp32"))
+    name = "aten._scaled_dot_product_fused_attention_overrideable.default"
+    node = Node(name, (A, A, A, None, 0.0, True), (), outputs)
+    return Graph("attention", (q,), (node,), (Value(0, 0), Value(0, 1)))
+
+
 graphs = st.one_of(
     st.builds(
         add, st.tuples(st.integers(1, 12), st.sampled_from([7, 128, 384, 512]), st.integers(1, 600)), st.booleans()
@@ -121,14 +129,23 @@ def test_loops_are_the_rounds_written_out(graph):
         matmul(8192, 8192, 8192, False),
         bmm(64, 1024, 512, 1024),
         convolution(256, 64, 56, 64, 1),
+        attention(32, 4096),
     ],
-    ids=["add", "add of a permuted", "softmax", "sum", "linear", "mm", "bmm", "convolution"],
+    ids=["add", "add of a permuted", "softmax", "sum", "linear", "mm", "bmm", "convolution", "attention"],
 )
 def test_programs_stay_short_however_long_they_run(graph):
     program = compiled(graph)
     assert program.executed > 2_000
     assert sum(1 for _ in program.text()) < min(program.executed / 2, 40_000)
     assert any(isinstance(item, Loop) for item in program.body)
+
+
+def test_a_loop_over_heads_is_the_rounds_written_out(monkeypatch):
+    monkeypatch.setattr(attend_forward, "_ROUND", 8)
+    graph = attention(12, 600)
+    rolled = compiled(graph)
+    assert any(isinstance(item, Loop) for item in rolled.body)
+    assert synchronize(rolled).body == synchronize(compiled(graph, unrolled=True)).body
 
 
 def test_a_large_matmul_is_simulated_at_its_own_bound():

@@ -48,12 +48,14 @@ HIDDEN = -3.0e38
 #: The running maximum starts here, so that a row without visible keys gets weights of zero.
 LOWEST = -1.0e38
 #: SBUF bytes per partition for what is not keys and values.
-WORK_BYTES = 64 * 1024
+WORK_BYTES = 48 * 1024
+_BIAS_BYTES = 16 * 1024
 
 
-def fits(sbuf_bytes: int, keys: int, width: int, values: int, size: int) -> bool:
+def fits(sbuf_bytes: int, keys: int, width: int, values: int, size: int, *, biased: bool) -> bool:
     """Whether keys and values of one head fit SBUF beside the tiles they are worked on with."""
-    return values <= MOVING and width <= 2 * MOVING and head_bytes(keys, width, values, size) <= sbuf_bytes - WORK_BYTES
+    room = sbuf_bytes - WORK_BYTES - (_BIAS_BYTES if biased else 0)
+    return values <= MOVING and width <= 2 * MOVING and head_bytes(keys, width, values, size) <= room
 
 
 def head_bytes(keys: int, width: int, values: int, size: int) -> int:

@@ -26,6 +26,8 @@ __all__ = ["tile_attend"]
 _SLOTS = 2
 #: Columns of row statistics collected before their logarithm is taken: a function table load is 1.3 us.
 _COLUMNS = 1024
+#: Steps of the shortest round of a loop over heads.
+_ROUND = 160
 #: In which tick after it began a step does its next phase, in issue order (see `overlap`). What an engine does next is
 #: ready when it comes to it: Vector takes a block's maximum, Scalar evicts an earlier block meanwhile, and TensorE
 #: makes the next block's scores as soon as exponentials have freed their banks.
@@ -92,24 +94,49 @@ class _Forward(Attention):
         """All heads."""
         with self.tiler.iteration(prologue=True):
             self.make_masks([(q, keys) for q in self.query_tiles for keys in self.visible(q)])
-        overlap(self.tiler, self._steps(), self.delays)
+        batches, heads = self.prim.q.shape[:2]
+        together = self._together()
+        if together == heads:
+            self._round([(batch, head) for batch in range(batches) for head in range(heads)])
+            return
+        for batch in self.tiler.rolled(batches):
+            for first in self.tiler.rolled(heads // together):
+                self._round([(batch, first * together + head) for head in range(together)])
+
+    def _together(self) -> int:
+        """Heads whose steps overlap; after so many the pipeline drains, so that they can be a loop's round.
+
+        Draining costs some six ticks, so a round is long enough for that not to matter.
+        """
+        heads = self.prim.q.shape[1]
+        steps = sum(len(self.blocks(queries, BLOCK)) for queries in self.query_tiles)
+        for together in range(self.shared, heads // 4 + 1, self.shared):
+            if heads % together == 0 and together * steps >= _ROUND:
+                return together
+        return heads
+
+    def _round(self, heads: list[tuple[int, int]]) -> None:
+        """The steps of some heads; every round begins alike."""
+        self.bank = self.flushed = 0
+        self.load_ns = dict.fromkeys(self.load_ns, 0.0)
+        self.loaded.clear()
+        overlap(self.tiler, self._steps(heads), self.delays)
         if self.pending:
             with self.tiler.iteration():
                 self._flush()
 
-    def _steps(self) -> Iterator[Iterator[None]]:
+    def _steps(self, heads: list[tuple[int, int]]) -> Iterator[Iterator[None]]:
         """One block of keys for 128 queries after the other."""
         number = tile = group = 0
-        for batch in range(self.prim.q.shape[0]):
-            for head in range(self.prim.q.shape[1]):
-                slot = (batch * self.prim.k.shape[1] + head // self.shared) % self.buffers
-                for queries in self.query_tiles:
-                    tile, group = tile + 1, group + (queries.place == 0)
-                    blocks = self.blocks(queries, BLOCK)
-                    for block in blocks:
-                        ends = (block is blocks[0], block is blocks[-1])
-                        yield self._phases(_Step(batch, head, queries, block, *ends, number, tile, group, slot))
-                        number += 1
+        for place, (batch, head) in enumerate(heads):
+            slot = place // self.shared % self.buffers
+            for queries in self.query_tiles:
+                tile, group = tile + 1, group + (queries.place == 0)
+                blocks = self.blocks(queries, BLOCK)
+                for block in blocks:
+                    ends = (block is blocks[0], block is blocks[-1])
+                    yield self._phases(_Step(batch, head, queries, block, *ends, number, tile, group, slot))
+                    number += 1
 
     def _phases(self, step: _Step) -> Iterator[None]:
         """One step of the running softmax."""

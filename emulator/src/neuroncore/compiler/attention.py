@@ -56,7 +56,7 @@ def _scores(b: Builder, query: View, key: View, bias: Any, *, causal: bool, scal
     return scores
 
 
-def _attends(b: Builder, q: View, k: View, v: View, scale: float) -> bool:
+def _attends(b: Builder, q: View, k: View, v: View, scale: float, *, biased: bool) -> bool:
     """Whether the attention kernels take these operands; what they can't is done in separate products."""
     if any(len(view.shape) != 4 or not view.elements for view in (q, k, v)) or scale <= 0.0:
         return False
@@ -66,7 +66,7 @@ def _attends(b: Builder, q: View, k: View, v: View, scale: float) -> bool:
         len(dtypes) == 1
         and dtypes <= {"fp32", "bf16", "fp16"}
         and q.shape[1] % k.shape[1] == 0
-        and fits(_SBUF_BYTES, *sizes, DTYPE_BYTES[b.dtype(q)])
+        and fits(_SBUF_BYTES, *sizes, DTYPE_BYTES[b.dtype(q)], biased=biased)
     )
 
 
@@ -79,7 +79,7 @@ def _on_chip(
     b: Builder, q: View, k: View, v: View, bias: Any, *, causal: bool, scale: float | None
 ) -> list[View] | None:
     factor = 1.0 / sqrt(q.shape[-1]) if scale is None else float(scale)
-    if not _attends(b, q, k, v, factor):
+    if not _attends(b, q, k, v, factor, biased=bias is not None):
         return None
     shape = (*q.shape[:3], v.shape[3])
     out, rows = b.rows(shape, b.spec().dtype), b.temp(q.shape[:3], "fp32")
@@ -133,7 +133,9 @@ def _gradient_on_chip(
     g, q, k, v, y = views
     factor = 1.0 / sqrt(q.shape[-1]) if scale is None else float(scale)
     size = DTYPE_BYTES[b.dtype(q)]
-    if not _attends(b, q, k, v, factor) or not gradient_fits(_SBUF_BYTES, q.shape[2], q.shape[3], v.shape[3], size):
+    if not _attends(b, q, k, v, factor, biased=bias is not None) or not gradient_fits(
+        _SBUF_BYTES, q.shape[2], q.shape[3], v.shape[3], size
+    ):
         return None
     if {b.dtype(g), b.dtype(y)} != {b.dtype(q)}:
         return None
