@@ -1,7 +1,7 @@
 """Run every benchmark and write benchmarks/RESULTS.md: `python -m benchmarks [name …]`.
 
 Each benchmark is a module with `NAME` (heading), `run() -> list[dict[str, object]]` (rows of one table, same keys) and
-a docstring that says what is measured against what.
+a docstring that says what is measured against what; `notes() -> str`, if it has one, follows the table.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def main() -> int:
         begin = time.perf_counter()
         rows = module.run()
         text = f"## {module.NAME}\n\n{' '.join(str(module.__doc__).split())}\n\n{_markdown(rows)}"
+        if hasattr(module, "notes"):
+            text += f"\n\n{module.notes()}"
         print(f"{text}\n\n({time.perf_counter() - begin:.0f} s)\n", flush=True)
         parts += ["", text]
     if chosen == list(MODULES):

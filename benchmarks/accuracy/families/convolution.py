@@ -32,7 +32,7 @@ def recognise(entry: Entry) -> Case | None:
     network = re.search(r"\b(resnet|vgg)-?(\d+)\b", workload)
     if network and workload.startswith("model:"):
         return _network(entry, *network.groups())
-    if re.search(r"\bconv\b", workload):
+    if re.search(r"\bconv\b", workload) and not workload.startswith("model:"):
         return _fused(entry)
     return None
 
