@@ -20,7 +20,7 @@ from neuronscope.readers.json_events import Columns, Document, Fault, Source
 from neuronscope.readers.keys import codes_of
 from neuronscope.readers.narrow import Dictionary, constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
-from neuronscope.readers.scratch import CHUNK_ROWS, Scratch, ranges
+from neuronscope.readers.scratch import CHUNK_ROWS, Scratch, ranges, rows_where
 from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import TEXT_PID, ArrowEnds, Buckets, Events, Int8, Role, Trace, concat_events, merged
 from neuronscope.readers.wording import printable
@@ -133,16 +133,12 @@ class _Chrome:
         """Usable rows of the given phases, in file order."""
         wanted = np.array([phase in phases for phase in self.ph], np.bool_)
         if not wanted.any():
-            return np.zeros(0, np.int64)
+            return np.zeros(0, np.int32)
         return self.where(lambda low, high: wanted[self.ph_code[low:high]] & self.usable[low:high])
 
     def where(self, chosen: Callable[[int, int], Bools]) -> Int64:
-        """Rows for which `chosen`, asked for one range of rows after the other, is true."""
-        return np.concatenate([low + np.flatnonzero(chosen(low, high)) for low, high in self.ranges()])
-
-    def ranges(self) -> list[tuple[int, int]]:
-        """Bounds of rows that are worked on at once; one at least."""
-        return list(ranges(len(self.columns))) or [(0, 0)]
+        """See `rows_where`."""
+        return rows_where(len(self.columns), chosen)
 
     def lose(self, kind: str, rows: Int64, what: str) -> None:
         """Leave rows out and say so."""
@@ -179,7 +175,7 @@ class _Chrome:
         if len(none):
             later = [
                 int(ts[low:high][wanted(low, high) & (has_ts[low:high] > 0) & (ts[low:high] != 0)].min(initial=2**62))
-                for low, high in self.ranges()
+                for low, high in ranges(len(self.columns))
             ]
             if not _ZERO_TIME_NS <= min(later) < 2**62:
                 none = none[:0]

@@ -15,8 +15,8 @@ from neuronscope.readers import flows, lanes
 from neuronscope.readers.arguments import Inputs, decode, emulator_facts, print_inputs, texts_of
 from neuronscope.readers.attribution import contexts
 from neuronscope.readers.exact import Int64, TextColumn
-from neuronscope.readers.keys import codes_of, lookup, lookup_sorted, pair_codes
-from neuronscope.readers.narrow import Coded, constant, narrow
+from neuronscope.readers.keys import codes_of, combined, lookup, lookup_sorted, pair_codes
+from neuronscope.readers.narrow import Coded, constant
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.tables import in_pieces, named_table
 from neuronscope.readers.trace import DEVICE_ROLES, Role
@@ -57,11 +57,6 @@ def make(model: Model) -> None:
         execution, busy = _of_rows(model)
     model.execution = execution
     columns = execution.columns
-    for name, values in columns.items():
-        if isinstance(values, Coded):
-            columns[name] = Coded(model.keep(values.codes), values.texts)
-        else:
-            columns[name] = model.keep(values)
     if busy is None:
         device = pair_codes(columns["process_id"], columns["device"])
         busy = device, columns["start_ts"], columns["end_ts"]
@@ -124,7 +119,7 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
 
     Also what keeps devices busy (device, start, end) where executions don't tell it.
     """
-    ev, neuron = model.ev, model.trace.neuron
+    ev, neuron, keep = model.ev, model.trace.neuron, model.keep
     rows = ev.of(*DEVICE_ROLES)
     if model.ascend and len(rows):
         kinds = texts_of(ev, rows, "Task Type")
@@ -133,10 +128,10 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
         rows = ev.of(Role.DRIVER)  # correlate_device_time=False: no execution rows
     count = len(rows)
     launches = model.launches()
-    launch_of = _launch_rows(model, rows, launches)
+    launch_of = keep(_launch_rows(model, rows, launches))
     op = model.operator_by_external(ev.external_id[rows])
     op = np.where(op >= 0, op, np.where(launch_of >= 0, model.op_of[launch_of], -1))
-    op = np.where(op >= 0, op, _operator_by_arrow(model, rows))
+    op = keep(np.where(op >= 0, op, _operator_by_arrow(model, rows)))
     model.op_of[rows] = op
     drivers = ev.of(Role.DRIVER)
     drivers = drivers[ev.execution_id[drivers] >= 0]
@@ -147,7 +142,7 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
     facts = emulator_facts(ev, rows) if neuron else {}
     none = constant(-1, count)
     launch_ns, program_ns = facts.get("launch_ns", none), facts.get("program_ns", none)
-    start, end = ev.start[rows], ev.end[rows]
+    start, end = keep(ev.start[rows]), keep(ev.end[rows])
     if neuron:
         behind = (ev.role[rows] == Role.DRIVER) & (launch_ns >= 0) & (program_ns >= 0)
         start = np.where(behind, end - launch_ns - program_ns, start)
@@ -174,29 +169,31 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
     op_code = np.where(op >= 0, model.name_code[op], len(names)) if count else np.zeros(0, np.int8)
     numbered = ev.execution_id[rows]
     usable = neuron and (numbered >= 0).all() and len(np.unique(numbered)) == count
-    copied = np.where(kind == 0, -1, ev.bytes[rows])
-    execution = Execution(model.keep(launch_of))
+    copied = keep(np.where(kind == 0, -1, ev.bytes[rows]))
+    estimated = np.maximum(estimated, 0)
+    sure = np.where(launch_ns >= 0, np.where(estimated > 0, 2, 1), 0)
+    execution = Execution(launch_of)
     execution.columns = {
-        "execution_id": numbered if usable else np.arange(1, count + 1, dtype=np.int64),
+        "execution_id": keep(numbered if usable else np.arange(1, count + 1, dtype=np.int64)),
         "event_id": rows,
         "op_event_id": op,
         "kind": Coded(kind, ["exec", "memcpy", "memset"]),
-        "name": Coded(model.name_code[rows], names),
-        "op": Coded(op_code, [*names, ""]),
+        "name": Coded(keep(model.name_code[rows]), names),
+        "op": Coded(keep(op_code), [*names, ""]),
         "overload": facts.get("overload", empty),
         "neff": facts.get("neff", empty),
-        "device": ev.device[rows],
-        "stream_id": ev.stream[rows],
-        "process_id": model.process[rows],
-        "correlation": ev.correlation[rows],
-        "launch_ts": _launched(model, launch_of),
+        "device": keep(ev.device[rows]),
+        "stream_id": keep(ev.stream[rows]),
+        "process_id": keep(model.process[rows]),
+        "correlation": keep(ev.correlation[rows]),
+        "launch_ts": keep(_launched(model, launch_of)),
         "enqueue_ts": enqueue,
         "start_ts": start,
         "end_ts": end,
-        "duration_ns": duration,
+        "duration_ns": keep(duration),
         "launch_ns": launch_ns,
         "program_ns": program_ns,
-        "estimated_ns": np.maximum(estimated, 0),
+        "estimated_ns": estimated,
         "bytes_read": copied,
         "bytes_written": copied,
         "flops": none,
@@ -204,12 +201,9 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
         "dtypes": facts.get("dtypes", dtypes),
         "module_path": facts.get("module", empty),
         "source": facts.get("source", empty),
-        "step": model.step_at(host_at),
+        "step": keep(model.step_at(host_at)),
         "physical_cores": cores,
-        "provenance": Coded(
-            np.where(launch_ns >= 0, np.where(estimated > 0, 2, 1), 0).astype(np.int8),
-            ["recorded", "simulated", "estimated"],
-        ),
+        "provenance": Coded(keep(sure), ["recorded", "simulated", "estimated"]),
     }
     _note_launches(model, rows, launches, launch_of)
     return execution, busy
@@ -251,7 +245,7 @@ def _launch_rows(model: Model, rows: Int64, launches: Int64) -> Int64:
     if not len(launches) or not len(rows):
         return np.full(len(rows), -1, np.int64)
     # Of several calls with one id the row's own process decides, then the last one to begin before the device row.
-    key = pair_codes(
+    key = combined(
         np.concatenate((model.process[launches], model.process[rows])),
         np.concatenate((ev.correlation[launches], ev.correlation[rows])),
     )
@@ -296,7 +290,7 @@ def _operator_inputs(model: Model, op: Int64) -> tuple[Coded, Coded]:
         codes[:, low : low + len(some)] = np.array(table, np.int32).T[:, where]
         args.forget()
     at = np.where(op >= 0, np.searchsorted(linked, op), len(linked))
-    return Coded(narrow(codes[0][at]), list(shapes)), Coded(narrow(codes[1][at]), list(types))
+    return Coded(model.keep(codes[0][at]), list(shapes)), Coded(model.keep(codes[1][at]), list(types))
 
 
 def _note_launches(model: Model, rows: Int64, launches: Int64, launch_of: Int64) -> None:

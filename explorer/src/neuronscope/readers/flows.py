@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
-from neuronscope.readers.keys import codes_of, match_arrows, stable_order
+from neuronscope.readers.keys import codes_of, lookup_sorted, match_arrows, stable_order
 from neuronscope.readers.narrow import Coded, narrow
 from neuronscope.readers.scratch import CHUNK_ROWS, ranges
 from neuronscope.readers.tables import named_table
@@ -169,8 +169,7 @@ def links(model: Model) -> Links | None:
 
 def _linked(model: Model, ends: ArrowEnds) -> Links:
     matched = dangling = 0
-    covered = model.ev.of(*DEVICE_ROLES, Role.DRIVER)
-    covered = np.unique(model.ev.correlation[covered])
+    covered = _covered(model)
     names = ends.kind.dictionary.to_pylist()
     kinds = ends.kind.indices.to_numpy()
     by_launch = np.array([name in _BY_LAUNCH for name in names], np.bool_)
@@ -180,7 +179,7 @@ def _linked(model: Model, ends: ArrowEnds) -> Links:
         tail, head, lone = match_arrows(group, ends.ts[rows], ends.phase[rows])
         matched, dangling = matched + len(tail), dangling + lone
         number = ends.number[rows[tail]]
-        skip = by_launch[kinds[rows[tail]]] & (number >= 0) & np.isin(number, covered)
+        skip = by_launch[kinds[rows[tail]]] & (number >= 0) & (lookup_sorted(covered, covered, number) >= 0)
         tail, head = tail[~skip], head[~skip]
         identity = codes_of(ends.key[rows])
         first = np.full(int(identity.max(initial=0)) + 1, len(ends), np.int64)  # where an id occurs first in the file
@@ -206,6 +205,13 @@ def _linked(model: Model, ends: ArrowEnds) -> Links:
     )
     model.trace.scratch.forget()
     return Links(model.keep(bound_tail), model.keep(bound_head), Coded(narrow(kinds[tail]), names))
+
+
+def _covered(model: Model) -> Int64:
+    """Correlation ids of device work, in order."""
+    rows = model.ev.of(*DEVICE_ROLES, Role.DRIVER)
+    found = np.sort(model.ev.correlation[rows])
+    return model.keep(found[np.append(found[1:] != found[:-1], True)] if len(found) else found)
 
 
 def _by_key(ends: ArrowEnds) -> Iterator[Int64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from neuronscope.readers.scratch import CHUNK_ROWS, ranges
 __all__ = [
     "Numbering",
     "codes_of",
+    "combined",
     "latest_row",
     "lookup",
     "lookup_sorted",
@@ -48,11 +48,11 @@ def pair_codes(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Int64:
 
 def codes_of(*keys: npt.NDArray[Any]) -> Int64:
     """One dense code per distinct tuple of values, in order of appearance."""
-    return _numbered(_combined(keys))[0]
+    return _numbered(combined(*keys))[0]
 
 
-def _combined(keys: Sequence[npt.NDArray[Any]]) -> Int64:
-    """One number per tuple of values, equal for equal ones."""
+def combined(*keys: npt.NDArray[Any]) -> Int64:
+    """One number per tuple of values, equal for equal ones; not dense."""
     code = np.zeros(len(keys[0]), np.int64)
     size = 1
     for key in keys:
@@ -80,7 +80,7 @@ class Numbering:
         """The codes of some more."""
         if not len(keys[0]):
             return np.zeros(0, np.int64)
-        local, _ = _numbered(_combined(keys))
+        local, _ = _numbered(combined(*keys))
         first = np.zeros(int(local.max()) + 1, np.int64)
         first[local[::-1]] = np.arange(len(local) - 1, -1, -1)
         tuples = zip(*(key[first].tolist() for key in keys), strict=True)

@@ -196,21 +196,20 @@ class Model:
         ev = self.ev
         in_order = ev.of(Role.OP)
         order = stable_order(self.thread[in_order], len(self.threads))
-        rows = in_order[order]
+        rows = self.op_rows = self.keep(in_order[order])  # by thread, like the nesting
+        in_order = self.op_in_order = self.keep(in_order)
         thread = self.thread[rows]
         start, end = ev.start[rows], ev.end[rows]
-        nesting = lanes.nest(thread, start, end)
-        parent = nesting.parent
-        inner = np.flatnonzero(parent >= 0)
-        overlap = np.minimum(end[inner], end[parent[inner]]) - start[inner]
-        children = np.bincount(parent[inner], weights=overlap, minlength=len(rows)).astype(np.int64)
-        own = np.empty(len(rows), np.int64)
-        own[order] = np.maximum(end - start - children, 0)
-        above = np.empty(len(rows), np.int64)
-        above[order] = np.where(parent >= 0, rows[parent], -1)
-        self.op_in_order, self.op_self, self.op_parent = self.keep(in_order), self.keep(own), self.keep(above)
-        self.op_rows = self.keep(rows)  # by thread, like the nesting
-        self.op_nesting = lanes.Nesting(self.keep(nesting.depth), self.keep(parent), nesting.violations)
+        parent = lanes.nest(thread, start, end).parent
+        own, above = np.zeros(len(rows), np.int64), np.empty(len(rows), parent.dtype)
+        for low, high in ranges(len(rows)):  # less what the calls inside take
+            inner = low + np.flatnonzero(parent[low:high] >= 0)
+            np.subtract.at(own, order[parent[inner]], np.minimum(end[inner], end[parent[inner]]) - start[inner])
+        for low, high in ranges(len(rows)):
+            at = order[low:high]
+            own[at] = np.maximum(end[low:high] - start[low:high] + own[at], 0)
+            above[at] = np.where(parent[low:high] >= 0, rows[parent[low:high]], -1)
+        self.op_self, self.op_parent, self.op_nesting = self.keep(own), self.keep(above), self.keep(parent)
         self.op_bounds = {self.threads[int(thread[low])]: (low, high) for low, high in lanes.groups_of(thread)}
         self.op_of = np.full(len(ev), -1, np.int32 if len(ev) < 2**31 else np.int64)
         self.op_of[rows] = rows
@@ -270,7 +269,7 @@ class Model:
             low, high = self.op_bounds[key]
             here = np.flatnonzero(thread == code)
             start, end = ev.start[ops[low:high]], ev.end[ops[low:high]]
-            inner = lanes.enclosing_in(self.op_nesting.parent[low:high], start, end, ev.start[rows[here]], low)
+            inner = lanes.enclosing_in(self.op_nesting[low:high], start, end, ev.start[rows[here]], low)
             found[here] = np.where(inner >= 0, ops[low + inner], -1)
         return found
 

@@ -10,14 +10,14 @@ import contextlib
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CHUNK_ROWS", "SCRATCH_PREFIX", "Column", "Scratch", "ranges"]
+__all__ = ["CHUNK_ROWS", "SCRATCH_PREFIX", "Column", "Scratch", "ranges", "rows_where"]
 
 CHUNK_ROWS = 1 << 20  # what is worked on at once; a shorter column stays in memory
 SCRATCH_PREFIX = ".column-"
@@ -30,6 +30,13 @@ def ranges(count: int, size: int = 0) -> Iterator[tuple[int, int]]:
     size = size or CHUNK_ROWS
     for low in range(0, count, size):
         yield low, min(low + size, count)
+
+
+def rows_where(count: int, chosen: Callable[[int, int], npt.NDArray[np.bool_]]) -> Array:
+    """Rows for which `chosen`, asked for one range of rows after the other, is true; of 32 bits where these do."""
+    kind = np.int32 if count < 2**31 else np.int64
+    found = [(low + np.flatnonzero(chosen(low, high))).astype(kind) for low, high in ranges(count)]
+    return np.concatenate(found) if found else np.zeros(0, kind)
 
 
 class Scratch:

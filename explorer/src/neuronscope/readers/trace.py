@@ -14,7 +14,7 @@ import pyarrow as pa
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.narrow import one_dictionary, rows_of
 from neuronscope.readers.result import IngestWarning
-from neuronscope.readers.scratch import Column, Scratch, ranges
+from neuronscope.readers.scratch import Column, Scratch, ranges, rows_where
 from neuronscope.readers.texts import TextRows, Texts
 
 __all__ = ["TEXT_PID", "ArrowEnds", "Buckets", "Events", "Role", "Trace", "concat_events", "merged"]
@@ -83,8 +83,7 @@ class Events:
         """Rows of some roles, in order."""
         wanted = np.zeros(len(Role), np.bool_)
         wanted[list(roles)] = True
-        found = [low + np.flatnonzero(wanted[self.role[low:high]]) for low, high in ranges(len(self))]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        return rows_where(len(self), lambda low, high: wanted[self.role[low:high]])
 
     def take(self, rows: npt.NDArray[Any]) -> Events:
         """The given rows (indices or a mask), in that order."""
