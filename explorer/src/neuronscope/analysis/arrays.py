@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
+from neuronscope.store._lock import locked
+
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
 
@@ -102,11 +104,9 @@ def kept_facts(profile: Profile, name: str, tables: tuple[str, ...], make: Calla
         if kept["key"] == key:
             return kept["value"]
     value = make()
-    with contextlib.suppress(OSError):
-        folder.mkdir(exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, prefix=f".{name}-", delete=False) as file:
-            json.dump({"key": key, "value": value}, file)
-        Path(file.name).replace(path)
+    with contextlib.suppress(OSError), _making(folder, name) as making:
+        (making / path.name).write_text(json.dumps({"key": key, "value": value}), encoding="utf-8")
+        (making / path.name).replace(path)
     return value
 
 
@@ -296,13 +296,19 @@ def _save(folder: Path, name: str, key: str, arrays: Arrays) -> None:
 
 @contextlib.contextmanager
 def _making(folder: Path, name: str) -> Iterator[Path]:
-    """A folder to make arrays in; what is left of it at the end is deleted."""
+    """A folder to make arrays in, for one process at a time; what is left of it at the end is deleted.
+
+    So is what killed processes left.
+    """
     folder.mkdir(exist_ok=True)
-    making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
-    try:
-        yield making
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
+    with locked(folder / f".{name}.lock"):
+        for left in folder.glob(f".{name}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+        try:
+            yield making
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
 
 
 def _commit(making: Path, final: Path, key: str, meta: dict[str, Any]) -> None:
