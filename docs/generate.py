@@ -40,6 +40,12 @@ def formats_page() -> str:
         f"`neuronscope`, kind, version (now {container.VERSION}), the session's facts, and tables as Arrow IPC streams, "
         "each with row count and CRC-32. Files are written to a temporary name and renamed.",
         "",
+        "Version 2 compresses the tables (zstd) and lets a NTFF say more of each executable: when results become visible, "
+        "waits and signals, on-chip allocations, tensors, the target's numbers. Files of version 1 are read; their tables "
+        "lack these, and columns that came later are -1 or empty: "
+        + ", ".join(f"`{table}.{column}`" for table, column in sorted(tables.SINCE))
+        + ". A NTFF keeps an executable's timeline once, however often it ran: a million instructions take about 16 MB.",
+        "",
         "## Session facts",
         "",
         "In every file, so that one file alone still says what made it: "

@@ -58,3 +58,16 @@ def test_what_a_profile_cannot_tell_is_said(cpu_only: str, show: Show) -> None:
     expect(page.get_by_test_id("analysis-steps")).to_contain_text("This trace has CPU activity only")
     expect(page.get_by_test_id("analysis-ranks")).to_contain_text("open a folder with one trace per rank")
     expect(page.get_by_test_id("analysis-memory")).to_contain_text("profile_memory=True")
+
+
+def test_executables_lie_on_the_roofline(golden: str, show: Show) -> None:
+    page = analysis(show(golden))
+    card = page.get_by_test_id("analysis-roofline")
+    expect(card.get_by_test_id("roof-point")).to_have_count(6)
+    assert card.locator("tbody tr").count() == 6
+    expect(card).to_contain_text("78.6 TFLOP/s")
+
+
+def test_a_profile_without_known_peaks_says_so(cpu_only: str, show: Show) -> None:
+    page = analysis(show(cpu_only))
+    expect(page.get_by_test_id("analysis-roofline")).to_contain_text("no device work in this profile")

@@ -15,6 +15,7 @@ import type {
   ProfileCard,
   ProfileSummary,
   Range,
+  Roofline,
   UploadRules,
   UploadState,
 } from "./types";
@@ -94,6 +95,8 @@ export const api = {
   operators: (p: string, range: Range): Promise<Operators> => json(`${of(p)}/operators?${round(range)}`),
   analysis: (p: string, name: string, range: Range | null): Promise<Analysis> =>
     json(`${of(p)}/analyses/${encodeURIComponent(name)}${range ? `?${round(range)}` : ""}`),
+  roofline: (p: string, range: Range | null): Promise<Roofline> =>
+    json(`${of(p)}/roofline${range ? `?${round(range)}` : ""}`),
   search: (
     p: string,
     q: string,

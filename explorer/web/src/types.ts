@@ -243,6 +243,43 @@ export interface Analysis {
   at_peak?: Record<string, string | number | boolean | null>[];
 }
 
+/** `GET …/roofline`: each executable against the hardware's peaks; times are sums over its executions. */
+export interface Roofline {
+  reason: string;
+  range: { text: string; step: number };
+  roofs: {
+    flops_per_second: number;
+    flops_dtype: string;
+    bytes_per_second: number;
+    ridge: number;
+    unit: string;
+    source: string;
+  };
+  launch_bound_above: number;
+  device_time_ns: number;
+  rows: RooflineRow[];
+}
+
+export interface RooflineRow {
+  name: string;
+  neff: string;
+  executions: number;
+  device_time_ns: number;
+  program_ns: number;
+  estimated_ns: number;
+  intensity: number | null;
+  achieved_flops_per_second: number | null;
+  roof: "" | "compute" | "memory";
+  bound: "" | "launch" | "compute" | "memory";
+  reached: number | null;
+  launch_share: number | null;
+  engines: Record<string, number>;
+  hfu: number | null;
+  mfu: number | null;
+  mbu: number | null;
+  text: string;
+}
+
 export interface SplitRow {
   step: number;
   rank: number;

@@ -198,9 +198,9 @@ def create_app(
     def roofs(request: Request) -> Any:
         profile = find(request.path_params["p"])
         try:
-            return roofline.roofline(profile, _range(request, profile)).to_dict()
-        except roofline.RooflineError as error:
-            raise RequestError(str(error)) from None
+            return {"reason": "", **roofline.roofline(profile, _range(request, profile)).to_dict()}
+        except roofline.RooflineError as error:  # no device, or one whose peaks nobody told
+            return {"reason": str(error), "rows": []}
 
     def analysis_list(_: Request) -> Any:
         return [{"name": one.name, "title": one.title, "share_of": one.share} for one in ANALYSES.values()]

@@ -7,6 +7,7 @@ import { bytes, duration, markdownTable, nanoseconds, percent, pretty } from "..
 import { Failure } from "../panels/panel";
 import { app } from "../state";
 import type { Analysis, InsightRow, ProfileCard, SplitRow } from "../types";
+import { RooflineCard } from "./roofline";
 import { type Bar, bars, CATEGORIES, totals } from "./split";
 
 const BARS_SHOWN = 48;
@@ -22,6 +23,7 @@ export function AnalysisView(props: { card: ProfileCard }) {
       <Section card={props.card} name="insights" title="What would make it faster" facts={false} wide>
         {(found) => <Insights card={props.card} found={found} />}
       </Section>
+      <RooflineCard card={props.card} />
       <Section card={props.card} name="overlap" title="Communication and copies behind computing" scoped>
         {(found) => <Table rows={found.rows} columns={OVERLAP} />}
       </Section>
