@@ -158,3 +158,20 @@ def test_a_program_costs_the_same_rolled_or_written_out():
     for graph in (matmul(1500, 600, 700, True), softmax(5000, 100)):
         rolled = compiled(graph)
         assert simulate(rolled, TRN2).program_ns == simulate(replace(rolled.expand()), TRN2).program_ns
+
+
+FASTER = {
+    "hbm_bytes_per_second": 2.0, "dma_engine_bytes_per_second": 1.3, "tensor_clock_hz": 1.5, "vector_clock_hz": 1.5,
+    "scalar_clock_hz": 1.2, "semaphore_ns": 0.5, "dma_start_ns": 0.5, "dge_fixed_ns": 0.1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("graph", [matmul(512, 1024, 1024, True), softmax(3000, 1000), attention(4, 512)],
+                         ids=["linear", "softmax", "attention"])  # fmt: skip
+def test_faster_hardware_runs_compiled_kernels_no_slower(graph):
+    program = compiled(graph)
+    before = simulate(program, TRN2).program_ns
+    for field, factor in FASTER.items():
+        faster = replace(TRN2, **{field: getattr(TRN2, field) * factor})
+        # A thousandth: transfers of two queues may meet where they did not (see `neuroncore.timing`).
+        assert simulate(program, faster).program_ns <= 1.001 * before, field

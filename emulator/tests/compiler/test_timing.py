@@ -87,7 +87,7 @@ def test_every_generation_compiles_the_same_ops(graph_of, aten_call, target):
 
 
 _SCRIPT = """
-import sys
+import hashlib, sys
 from neuroncore.graph import Graph, Node, TensorSpec, Value
 from neuroncore.runtime import compile_graph
 x = TensorSpec((300, 513), "bf16")
@@ -105,8 +105,13 @@ linear = Node("aten.linear.default", (a, Value(-1, 1), Value(-1, 2)), (), (Tenso
 scaled = Node("aten.mul.Tensor", (Value(0, 0), Value(-1, 3)), (), (TensorSpec((300, 40), "bf16"),))
 v = TensorSpec((40,), "bf16")
 graphs.append(Graph(sys.argv[1], (x, TensorSpec((40, 513), "bf16"), v, v), (linear, scaled), (Value(1, 0),)))
+square = TensorSpec((3072, 1024), "bf16")
+product = Node("aten.linear.default", (a, Value(-1, 1)), (), (TensorSpec((3072, 3072), "bf16"),))
+graphs.append(Graph(sys.argv[1], (square, square), (product,), (Value(0, 0),)))
 for e in map(compile_graph, graphs):
     print(e.hash, e.program_ns, e.instructions.num_rows, e.bytes_read)
+    if len(sys.argv) > 2:
+        print(hashlib.sha256(e.neff).hexdigest(), e.instructions.to_pydict()["offset_ns"][-5:])
 """
 
 
@@ -119,3 +124,14 @@ def test_two_processes_give_the_same_hash_and_nanoseconds():
         return result.stdout
 
     assert run("1", "region 0/0") == run("2", "region 1/0")
+
+
+def test_two_folders_and_hash_seeds_give_the_same_bytes(tmp_path):
+    def run(seed):
+        folder = tmp_path / seed
+        folder.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", _SCRIPT, "region 0/0", "bytes"]
+        return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+    assert run("3") == run("4")

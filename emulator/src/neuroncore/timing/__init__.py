@@ -10,9 +10,16 @@ completion latency of DMAs, row-size efficiency, fair sharing of DMA engines and
 conflicts between engines on SBUF and PSUM, the depth of descriptor rings (an engine never blocks on a full one), HBM
 banks and refresh, the second physical core of a logical one, power throttling beyond the slow start.
 
-`costs.py` prices one instruction, `dma.py` shares the DMA engines among the queues, `simulate.py` plays the streams.
+`costs.py` prices one instruction, `dma.py` shares the DMA engines among the queues, `play.py` plays the streams,
+`simulate.py` makes the tables, `bounds.py` the limits.
+
+More bandwidth, a faster clock or a shorter latency never makes a program slower, with two exceptions that real hardware
+has too: a transfer that arrives earlier takes its share from a transfer of another queue, and TensorE that waits longer
+for its next work is cold when that comes. A program gains at least nothing once these are set aside, and loses at most
+what they cost (`tests/neuroncore/test_random_programs.py`).
 """
 
-from neuroncore.timing.simulate import Bounds, Timeline, bounds, simulate
+from neuroncore.timing.bounds import Bounds, bounds, critical_path_ns
+from neuroncore.timing.simulate import Timeline, simulate
 
-__all__ = ["Bounds", "Timeline", "bounds", "simulate"]
+__all__ = ["Bounds", "Timeline", "bounds", "critical_path_ns", "simulate"]

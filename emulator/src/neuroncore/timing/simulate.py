@@ -1,4 +1,4 @@
-"""`simulate`: what a program costs on a target, as tables; `bounds`: the limits its time lies between.
+"""`simulate`: what a program costs on a target, as tables.
 
 `neuroncore.isa.columns` unrolls the program, `costs.py` prices each instruction of its text once, `play.py` plays the
 streams against the clock. Here the result becomes the columns that profiles keep.
@@ -23,7 +23,7 @@ from neuroncore.targets import Target
 from neuroncore.timing.costs import Price, Pricer
 from neuroncore.timing.play import Schedule, costs_of, play
 
-__all__ = ["Bounds", "TextColumn", "Timeline", "bounds", "simulate"]
+__all__ = ["TextColumn", "Timeline", "simulate"]
 
 #: Opcode of the row that shows ScalarE loading a function table.
 TABLE_LOAD = "act_table_load"
@@ -313,41 +313,3 @@ def _union_ns(offsets: Integers, durations: Integers) -> int:
     reached = np.maximum.accumulate(end)
     gaps = np.maximum(begin[1:] - reached[:-1], 0).sum()
     return int(reached[-1] - begin[0] - gaps)
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """What a program's time must lie between.
-
-    Attributes:
-        dma_ns: bytes over what DMA engines and HBM can move together.
-        engine_ns: per engine, the sum of its issue times.
-        roofline_ns: the largest of them: no schedule is faster.
-        serial_ns: everything after one another, every latency paid: no schedule is slower.
-    """
-
-    dma_ns: float
-    engine_ns: dict[str, float]
-    roofline_ns: float
-    serial_ns: float
-
-
-def bounds(program: Program, target: Target) -> Bounds:
-    """Lower and upper bounds on `simulate(program, target).program_ns`."""
-    pricer = Pricer(program.buffers, target)
-    engine_ns = dict.fromkeys(ENGINES, 0.0)
-    dma_ns = serial = 0.0
-    for instruction, times in program.counts():
-        price = pricer.price(instruction)
-        engine_ns[instruction.engine] += times * price.issue_ns
-        slow = 1 / target.tensor_warmup_rate if instruction.engine == "Tensor" else 1.0
-        one = price.issue_ns * slow + price.latency_ns + target.semaphore_ns
-        if price.table:
-            one += target.activation_table_load_ns
-        if price.transfer is not None:
-            dma_ns += times * price.transfer.bytes * price.transfer.share_per_ns
-            start = max(target.dma_start_ns, target.dma_software_start_ns)
-            dge = target.dge_fixed_ns + price.transfer.rows * target.dge_row_ns
-            one += start + dge + target.dma_queue_interval_ns + price.transfer.alone_ns + target.dma_done_ns
-        serial += times * one
-    return Bounds(dma_ns, engine_ns, max(dma_ns, *engine_ns.values()), serial)

@@ -1,4 +1,4 @@
-"""The compiled kernels and their plain twins agree; a rolled program costs what its unrolled form does."""
+"""What holds for every program: twins agree, loops cost what they unroll to, times lie in bounds, faster helps."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from neuroncore.isa import ProgramBuilder, parse_program, print_program, synchro
 from neuroncore.isa.columns import columns, native
 from neuroncore.machine import run
 from neuroncore.targets import load_target
-from neuroncore.timing import simulate
+from neuroncore.timing import bounds, critical_path_ns, simulate
 
 TRN2 = load_target("trn2")
 WIDTH = 16
@@ -148,6 +148,79 @@ def test_a_rolled_program_costs_what_its_unrolled_form_costs(script):
         two.bytes_read,
         two.busy_ns,
     )
+
+
+@settings(max_examples=80, deadline=None)
+@given(bodies)
+def test_time_lies_between_its_bounds(script):
+    program = dataclasses.replace(build(script), derived=True)
+    limit, spent = bounds(program, TRN2), simulate(program, TRN2).program_ns
+    assert limit.roofline_ns - 1 <= spent
+    assert critical_path_ns(program, TRN2) - 1 <= spent <= limit.serial_ns + 1
+
+
+#: What may get faster: (field, factor that makes it so).
+FASTER = (
+    ("hbm_bytes_per_second", 2.0), ("dma_engine_bytes_per_second", 1.3), ("tensor_clock_hz", 1.5),
+    ("vector_clock_hz", 1.5), ("scalar_clock_hz", 1.2), ("gpsimd_clock_hz", 2.0), ("semaphore_ns", 0.5),
+    ("dma_start_ns", 0.5), ("dma_done_ns", 0.7), ("dge_fixed_ns", 0.1), ("dma_queue_interval_ns", 0.5),
+    ("dma_trigger_ns", 0.5), ("activation_table_load_ns", 0.3), ("dma_row_min_ns", 0.5),
+)  # fmt: skip
+
+
+def faster_than(target, which):
+    return dataclasses.replace(target, **{name: getattr(target, name) * factor for name, factor in which})
+
+
+def lost(timeline):
+    """What transfers took from each other and cold TensorE cost, ns."""
+    schedule, prices, index = timeline.schedule, timeline.prices, timeline.columns.index
+    alone = np.array([p.transfer.alone_ns if p.transfer else 0.0 for p in prices])[index]
+    issue = np.array([p.issue_ns for p in prices])[index]
+    return (schedule.last_byte - schedule.first_byte - alone).sum() + (schedule.end - schedule.start - issue).sum()
+
+
+@settings(max_examples=80, deadline=None)
+@given(bodies, st.sets(st.sampled_from(FASTER), min_size=1, max_size=4))
+def test_faster_hardware_is_never_slower_but_for_what_sharing_takes(script, which):
+    program = dataclasses.replace(build(script), derived=True)
+    faster = faster_than(TRN2, which)
+    before, after = simulate(program, TRN2), simulate(program, faster)
+    assert after.program_ns <= before.program_ns + lost(after) + 1
+    assert critical_path_ns(program, faster) <= critical_path_ns(program, TRN2) + 1e-6
+    assert bounds(program, faster).roofline_ns <= bounds(program, TRN2).roofline_ns + 1e-6
+
+
+@settings(max_examples=80, deadline=None)
+@given(bodies, st.sets(st.sampled_from(FASTER), min_size=1, max_size=4))
+def test_faster_hardware_is_never_slower_where_nothing_is_shared(script, which):
+    program = dataclasses.replace(build([alone(step) for step in script]), derived=True)
+    warm = dataclasses.replace(TRN2, tensor_warmup_rate=1.0)
+    assert simulate(program, faster_than(warm, which)).program_ns <= simulate(program, warm).program_ns
+
+
+def alone(step):
+    """The step, a DMA on the one queue of Sync; other DMAs become copies."""
+    if isinstance(step[0], int):
+        return (step[0], [alone(inner) for inner in step[1]])
+    if step[0] in ("load", "transposed"):
+        return (*step[:-1], "Sync") if step[0] == "load" else step
+    if step[0] in ("store", "gather"):
+        return ("copy", step[1], step[1], 0, 0, "Vector")
+    return step
+
+
+@settings(max_examples=40, deadline=None)
+@given(bodies, st.sampled_from([2.0, 3.0]))
+def test_all_of_it_twice_as_fast_takes_half_the_time(script, factor):
+    program = dataclasses.replace(build(script), derived=True)
+    scaled = {
+        field.name: getattr(TRN2, field.name) * (factor if not field.name.endswith("_ns") else 1 / factor)
+        for field in dataclasses.fields(TRN2)
+        if field.name.endswith(("_hz", "_ns", "_bytes_per_second"))
+    }
+    before, after = simulate(program, TRN2), simulate(program, dataclasses.replace(TRN2, **scaled))
+    assert after.program_ns == pytest.approx(before.program_ns / factor, abs=1)
 
 
 def test_a_loop_of_a_million_instructions_stays_small():
