@@ -32,9 +32,6 @@ CAUSES = {
     "convolutions": (
         "The products of ResNet-18 are small; how the compiler lays out its first layers and its poolings is unknown."
     ),
-    "pooling": (
-        "The kernel is in no public index; ours needs three instructions per window, its time is that of five."
-    ),
     "encoder models": "The result's way to the host is slower there than in the entry that it is calibrated on.",
 }
 

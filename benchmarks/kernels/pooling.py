@@ -1,8 +1,9 @@
 """Pooling: channels on the partitions, an image plane per partition.
 
 `adaptive` averages windows whose bounds differ from one to the next (floor and ceil of i H / out), so it takes them in
-turn: a sum over the window, its product with the reciprocal of the window's size, a copy into the result.
-The NKI samples' kernel of that name is in no public index that we found; this is the algorithm its definition leads to.
+turn: a sum over the window, its product with the reciprocal of the window's size, a store. The NKI samples' kernel of
+that name is in no public index that we found. This is what its definition leads to, except for one thing that only its
+published times tell: every window is stored by a DMA of its own, they grow by a DMA's issue interval per window.
 `tutorial` is the NKI tutorial's average pooling: equal windows, all of a tile in one reduction over a 5-D access.
 """
 
@@ -29,10 +30,9 @@ def adaptive(
         w = Writer("adaptive_avg_pool2d", target)
         x, y = w.hbm("x", parts, height * width, dtype), w.hbm("y", parts, out[0] * out[1], dtype, "output")
         images = w.ring(2, height * width, dtype, parts)
-        sums, means = w.ring(2, 1, "fp32", parts), w.ring(2, 1, "fp32", parts)
-        results = w.ring(2, out[0] * out[1], dtype, parts)
+        sums, means = w.ring(4, 1, "fp32", parts), w.ring(4, 1, dtype, parts)
         for _ in range(tiles):
-            image, result = images.take(), results.take()
+            image = images.take()
             w.dma(image, x.rows(0, parts), "qX")
             for i, (top, bottom) in enumerate(_bounds(height, out[0])):
                 for j, (left, right) in enumerate(_bounds(width, out[1])):
@@ -43,8 +43,7 @@ def adaptive(
                     w.emit("tensor_reduce", dst=total, data=window, op="add")
                     w.emit("tensor_scalar", dst=mean, data=total, op0="multiply", operand0=0.1)
                     at = i * out[1] + j
-                    w.copy(result.columns(at, at + 1), mean)
-            w.dma(y.rows(0, parts), result, "qY", "GpSimd")
+                    w.dma(y.rows(0, parts, (at, at + 1)), mean, "qY", "GpSimd")
         return w.time_ns()
 
     return steady_ns(play, batch * -(-channels // 128))
