@@ -36,5 +36,13 @@ def test_a_limit_leaves_the_shares(profile):
 
 
 def test_an_unknown_attribute_is_refused(profile):
-    with pytest.raises(ValueError, match="one of operator, kernel, module, source"):
+    with pytest.raises(ValueError, match="one of operator, kernel, module, region, source"):
         top(profile, "colour")
+
+
+def test_work_of_a_job_is_told_by_rank_step_and_category(job):
+    def names(by):
+        return {row["name"] for row in top(job, by, selected=job.whole_range).rows}
+
+    assert names("rank") == {"rank 0", "rank 1", "rank 2"} and names("category") == {"compute", "communication"}
+    assert names("step") == {"step 1", "step 2", "step 3"} and "rank 1 device 0" in names("device")

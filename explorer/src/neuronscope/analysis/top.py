@@ -1,4 +1,4 @@
-"""What takes the most device time: operators, kernels, modules or source lines of a range."""
+"""What takes the most device time: operators, kernels, modules, regions, source lines, stacks, … of a range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTRIBUTES", "Top", "top"]
 
-ATTRIBUTES = ("operator", "kernel", "module", "source")
+ATTRIBUTES = ("operator", "kernel", "module", "region", "source", "stack", "step", "rank", "device", "category")
 
 
 @dataclass(frozen=True)

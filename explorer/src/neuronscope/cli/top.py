@@ -19,7 +19,13 @@ class By(StrEnum):
     operator = "operator"
     kernel = "kernel"
     module = "module"
+    region = "region"
     source = "source"
+    stack = "stack"
+    step = "step"
+    rank = "rank"
+    device = "device"
+    category = "category"
 
 
 def top(
@@ -32,7 +38,7 @@ def top(
     as_json: Json = False,
     data_path: DataPath = None,
 ) -> None:
-    """List the operators, kernels, modules or source lines that take the most device time."""
+    """List what takes the most device time: operators, kernels, modules, regions, source lines, stacks, …."""
     from neuronscope.analysis.top import top as analyse
     from neuronscope.cli.opening import open_profiles
     from neuronscope.cli.printing import top_lines

@@ -72,7 +72,17 @@ ROUTES: tuple[RouteSpec, ...] = (
     RouteSpec(
         "/api/profiles/{p}/top",
         "What takes the most device time in a range.",
-        (Parameter("by", "string", "operator, kernel, module or source", example="operator"), _START, _END, _LIMIT),
+        (
+            Parameter(
+                "by",
+                "string",
+                "operator, kernel, module, region, source, stack, step, rank, device or category",
+                example="operator",
+            ),
+            _START,
+            _END,
+            _LIMIT,
+        ),
     ),
     RouteSpec("/api/analyses", "The analyses there are: name, what each answers, what its shares are shares of."),
     RouteSpec(

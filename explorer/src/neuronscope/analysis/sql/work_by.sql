@@ -1,7 +1,8 @@
 -- work_by: device work of a range, summed by one of its attributes.
 --
 -- Parameters: as of executions(), and
---   attribute  'operator', 'kernel' (name of the kernel or executable), 'module' or 'source'
+--   attribute  'operator', 'kernel' (name of the kernel or executable), 'module', 'region' (record_function ranges),
+--              'source' (line), 'stack' (Python frames), 'step', 'rank', 'device' or 'category' (see executions)
 -- Columns:
 --   name            the attribute's value; (unlinked) where an execution has none
 --   executions      executions of compiled programs or kernels;  copies: memory copies and fills
@@ -15,8 +16,12 @@ CREATE OR REPLACE MACRO work_by(
     attribute, range_start := -9223372036854775807, range_end := 9223372036854775807, range_step := -1
 ) AS TABLE
 WITH work AS (
-    SELECT CASE attribute WHEN 'kernel' THEN name WHEN 'module' THEN module_path WHEN 'source' THEN source ELSE op END
-               AS label, *
+    SELECT CASE attribute WHEN 'kernel' THEN name WHEN 'module' THEN module_path WHEN 'region' THEN region
+                          WHEN 'source' THEN source WHEN 'stack' THEN stack WHEN 'category' THEN category
+                          WHEN 'step' THEN CASE WHEN step >= 0 THEN 'step ' || step ELSE '' END
+                          WHEN 'rank' THEN CASE WHEN rank >= 0 THEN 'rank ' || rank ELSE '' END
+                          WHEN 'device' THEN CASE WHEN rank >= 0 THEN 'rank ' || rank || ' ' ELSE '' END || 'device ' || device
+                          ELSE op END AS label, *
     FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
 )
 SELECT CASE WHEN label = '' OR label IS NULL THEN '(unlinked)' ELSE label END AS name,
