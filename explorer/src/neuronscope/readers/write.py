@@ -48,7 +48,9 @@ class Writer:
                     continue
                 if writer is None:
                     writer = pq.ParquetWriter(path, table.schema, **_settings(table.schema))
-                writer.write_table(table, row_group_size=_ROW_GROUP)
+                # Pieces of several makers may differ in what they call nullable.
+                alike = pa.Table.from_arrays(table.columns, schema=writer.schema)
+                writer.write_table(alike, row_group_size=_ROW_GROUP)
                 rows += table.num_rows
         finally:
             if writer is not None:
