@@ -16,7 +16,7 @@ import uvicorn
 from neuronscope.server.app import create_app
 from neuronscope.server.guard import LOOPBACK, Guard
 from neuronscope.server.run import bind
-from neuronscope.server.uploads import UploadError, safe_path
+from neuronscope.server.uploads import UploadError, Uploads, safe_path
 from neuronscope.store import Store
 
 LIMIT = 1 << 20
@@ -61,7 +61,7 @@ def begin(client: httpx.Client, **body: Any) -> dict[str, Any]:
 
 
 def left(library: Path) -> set[str]:
-    return {path.name for path in (library / "uploads").iterdir()} if (library / "uploads").exists() else set()
+    return {path.name for path in (library / "uploads").glob("*-*") if path.is_dir()}
 
 
 def test_one_file_is_received_read_and_opened(client: httpx.Client, library: Path) -> None:
@@ -71,7 +71,8 @@ def test_one_file_is_received_read_and_opened(client: httpx.Client, library: Pat
     assert (last["state"], last["received_bytes"], last["error"]) == ("done", len(TRACE), None)
     assert client.get(f"/api/profiles/{last['profile']}").json()["health"]["stored"] == 1
     assert last["profile"] in [line["id"] for line in client.get("/api/profiles").json()]
-    assert (library / "uploads" / last["id"] / "trace.json").read_bytes() == TRACE
+    (kept,) = (library / "uploads").glob(f"*-{last['id']}/trace.json")
+    assert kept.read_bytes() == TRACE
 
 
 def test_a_folder_comes_file_by_file(client: httpx.Client) -> None:
@@ -100,7 +101,7 @@ def test_what_is_no_profile_fails_with_its_line_and_leaves_nothing(client: httpx
     "path",
     [
         "../evil.json", "..%2fevil.json", "a/../../evil.json", "%2e%2e/evil.json", "/etc/passwd", "a//b.json",
-        "a%5cb.json", "C:evil", "a%00b", ".receiving-x", "x" * 300,
+        "a%5cb.json", "C:evil", "a%00b", ".part-x", "x" * 300,
     ],
 )  # fmt: skip
 def test_no_file_leaves_its_folder(client: httpx.Client, library: Path, path: str) -> None:
@@ -154,7 +155,7 @@ def test_a_connection_that_breaks_leaves_nothing_of_the_file(client: httpx.Clien
         )
         time.sleep(0.2)
     deadline = time.monotonic() + 10
-    folder = library / "uploads" / f".receiving-{upload['id']}"
+    (folder,) = (library / "uploads").glob(f"*-{upload['id']}")
     while list(folder.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not list(folder.iterdir())
@@ -185,3 +186,31 @@ def test_a_server_without_a_library_takes_none(client_of: Any) -> None:
     client = client_of(create_app([]))
     assert client.get("/api/uploads").json() == {"enabled": False}
     assert client.post("/api/uploads", json={"name": "x"}).status_code == 403
+
+
+def test_what_a_killed_server_left_goes_at_the_next_start_and_nothing_else(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    uploads = tmp_path / "uploads"
+    (uploads / "dead-1").mkdir(parents=True)
+    (uploads / "dead-1" / ".part-x").write_bytes(b"{")
+    (uploads / "dead-2").mkdir()
+    (uploads / "dead-2" / "trace.json").write_bytes(TRACE)
+    profile = store.add(uploads / "dead-2" / "trace.json")
+    living = Uploads(store, lambda identity, name: identity)
+    going_on = living.begin("run").folder
+    assert not (uploads / "dead-1").exists()
+    Uploads(store, lambda identity, name: identity)
+    assert going_on.is_dir()
+    assert store.open(profile.id).source.exists()
+    living.close()
+    assert {path.name for path in uploads.iterdir()} == {"dead-2"}
+
+
+def test_away_from_loopback_an_upload_needs_the_token(client_of: Any, library: Path) -> None:
+    application = create_app([], Store(library))
+    client = client_of(Guard(application, None, "s3cret"))
+    assert client.post("/api/uploads", json={"name": "x"}).status_code == 403
+    assert client.request("PUT", "/api/uploads/1/files/a", content=b"x", headers=BYTES).status_code == 403
+    wanted = {"Authorization": "Bearer s3cret"}
+    assert client.post("/api/uploads", json={"name": "x"}, headers=wanted).status_code == 201
+    application.state.uploads.close()

@@ -312,3 +312,14 @@ def test_a_deletion_cut_short_is_finished_by_the_next_reading(store: Store, trac
     assert store.list() == []
     assert store.add(trace).result.stored == profile.result.stored
     assert not left.exists()
+
+
+def test_a_sweep_removes_what_was_killed_and_nothing_that_lives(store: Store, trace: Path) -> None:
+    profile = store.add(trace)
+    there = profile.path.parent
+    for name in (".making-gone-12ab34cd-x1", ".making-busy-12ab34cd-x2", f".deleted-{profile.id}-x3"):
+        (there / name).mkdir()
+    with library.locked(there / ".busy-12ab34cd.lock"):
+        store.sweep()
+    assert {path.name for path in there.iterdir() if path.is_dir()} == {profile.path.name, ".making-busy-12ab34cd-x2"}
+    assert store.open(profile.id).result.stored == profile.result.stored

@@ -1,14 +1,16 @@
 """Reads one upload in a process of its own: `python -m neuronscope.server.reading PATH LIBRARY NAME`.
 
-Prints a JSON line per step of the progress, and last `{"profile": id}` or `{"error": text}`. Ends with whoever started
-it: killed at any moment it leaves nothing that the next reader of the library would not remove.
+Prints a JSON line per step of the progress, and last `{"profile": id}` or `{"error": text}`. Ends when the server that
+started it does: killed at any moment it leaves nothing that the next reader of the library would not remove.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
 
 from neuronscope.formats.errors import NeuronscopeError
@@ -17,11 +19,21 @@ from neuronscope.store import Store
 __all__ = ["main"]
 
 _EVERY_S = 0.1
+_LOOK_S = 0.5
+
+
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    if os.name == "posix" and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)  # the readers of ranks too
+    os._exit(1)
 
 
 def main() -> int:
     """Read, tell, and return the exit code."""
     path, library, name = sys.argv[1:4]
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     told = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     os.dup2(2, 1)
     last = 0.0

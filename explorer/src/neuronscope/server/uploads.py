@@ -1,7 +1,8 @@
 """Uploads: files are received into a folder of the library, read by a process of its own, and opened.
 
 An upload is `receiving` until all its files are there, then `reading`, and ends as `done`, `failed` or `cancelled`.
-What was received stays in the library beside the profile made of it (`uploads/<id>/`); anything else is removed.
+What was received stays in the library beside the profile made of it (`uploads/<server>-<id>/`); anything else is
+removed, at the latest by the next server that starts: a lock file per server says which ones live.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers.archive import ENDINGS
 from neuronscope.store import Store
+from neuronscope.store._lock import hold
 
 __all__ = ["DEFAULT_LIMIT_BYTES", "Upload", "UploadError", "Uploads", "safe_path"]
 
@@ -36,9 +37,9 @@ _LONGEST_PATH = 1024
 _LONGEST_PART = 200
 _DEEPEST = 16
 _WRITE_BYTES = 1 << 20
-_STALE_S = 86_400
 _POLL_S = 0.1
-_RECEIVING = ".receiving-"
+_PART = ".part-"
+_LOCK = ".server-{}.lock"
 ENDED = ("done", "failed", "cancelled")
 
 
@@ -96,7 +97,7 @@ def safe_path(text: str) -> PurePosixPath:
         part in ("", ".", "..")
         or len(os.fsencode(part)) > _LONGEST_PART
         or any(ord(char) < 32 or char in '\\:*?"<>|' for char in part)
-        or part.startswith(_RECEIVING)
+        or part.startswith(_PART)
         or part.endswith((" ", "."))
         for part in parts
     )
@@ -121,6 +122,11 @@ class Uploads:
         self._opened = opened
         self._uploads: dict[str, Upload] = {}
         self._root = store.root / "uploads"
+        self._server = secrets.token_hex(4)
+        self._lock: IO[bytes] | None = None
+        store.sweep()
+        if self._root.is_dir():
+            self._sweep()
 
     def as_json(self) -> dict[str, Any]:
         """What can be uploaded, and the uploads of this server."""
@@ -142,14 +148,15 @@ class Uploads:
         if expected is not None and expected > self.limit_bytes:
             raise UploadError(f"{expected:,} bytes; at most {self.limit_bytes:,} are taken (--upload-limit)", 413)
         self._root.mkdir(parents=True, exist_ok=True)
-        self._sweep()
+        if self._lock is None:
+            self._lock = hold(self._root / _LOCK.format(self._server))
         free = shutil.disk_usage(self._root).free - _ROOM_BYTES
         if expected is not None and expected > free:
             raise UploadError(f"{expected:,} bytes; the library's disk has room for {max(free, 0):,}", 507)
         for one in [one for one in self._uploads.values() if one.state in ENDED][:-_KEPT]:
             del self._uploads[one.id]
         identity = secrets.token_hex(8)
-        folder = self._root / f"{_RECEIVING}{identity}"
+        folder = self._root / f"{self._server}-{identity}"
         folder.mkdir(mode=0o700)
         title = " ".join(name.split())[:200] or "upload"
         upload = self._uploads[identity] = Upload(identity, title, folder, expected)
@@ -181,7 +188,7 @@ class Uploads:
             raise UploadError(f"more than {_MOST_FILES:,} files: upload a .zip or .tar of them", 413)
         self._room(upload, declared or 0)
         target = upload.folder / place
-        part = upload.folder / f"{_RECEIVING}{secrets.token_hex(8)}"
+        part = upload.folder / f"{_PART}{secrets.token_hex(8)}"
         upload.busy.add(place)
         size = 0
         try:
@@ -228,9 +235,7 @@ class Uploads:
             raise UploadError(f"upload {upload.id} is {'still receiving' if upload.busy else upload.state}", 409)
         if not upload.files:
             raise UploadError("an upload without a file")
-        final = self._root / upload.id
-        upload.folder.rename(final)
-        upload.folder, upload.state, upload.stage = final, "reading", "read"
+        upload.state, upload.stage = "reading", "read"
         upload.task = asyncio.create_task(self._read(upload))
 
     async def _read(self, upload: Upload) -> None:
@@ -316,15 +321,25 @@ class Uploads:
             if upload.state not in ENDED:
                 upload.state = "cancelled"
                 _kill(upload)
-                shutil.rmtree(upload.folder, ignore_errors=True)
+                self._remove(upload)
+        if self._lock is not None:
+            self._lock.close()
+            (self._root / _LOCK.format(self._server)).unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        """Remove what servers that were killed left behind, once it is a day old."""
-        for left in self._root.glob(f"{_RECEIVING}*"):
-            with contextlib.suppress(OSError):
-                known = left.name.removeprefix(_RECEIVING) in self._uploads
-                if not known and time.time() - left.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(left, ignore_errors=True)
+        """Remove what servers that were killed left behind: folders that no profile was made of."""
+        sources = [profile.source for profile in self.store.list()]
+        for folder in self._root.resolve().iterdir():
+            server = folder.name.partition("-")[0]
+            if not folder.is_dir() or any(source.is_relative_to(folder) for source in sources):
+                continue
+            lock = self._root / _LOCK.format(server)
+            held = hold(lock)
+            if held is None:
+                continue  # that server lives
+            held.close()
+            lock.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _kill(upload: Upload) -> None:

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-__all__ = ["locked"]
+__all__ = ["hold", "locked"]
 
 
 @contextmanager
@@ -32,3 +33,22 @@ def locked(path: Path) -> Iterator[None]:
                 yield
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def hold(path: Path) -> IO[bytes] | None:
+    """The lock file, locked until it is closed or its holder dies; None while another process holds it."""
+    file = path.open("a+b")
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file

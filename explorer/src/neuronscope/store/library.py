@@ -24,7 +24,7 @@ from pathlib import Path
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers import IngestResult, Progress, Reader, detect
 from neuronscope.readers.wording import printable, without_endings
-from neuronscope.store._lock import locked
+from neuronscope.store._lock import hold, locked
 from neuronscope.store.notes import Notes, check_tag, read_notes, update_notes
 from neuronscope.store.profile import MANIFEST, Profile, result_to_json
 
@@ -138,6 +138,16 @@ class Store:
             shutil.rmtree(left, ignore_errors=True)
         for left in self._profiles.glob(f"{_DELETED}{identity}-*"):
             shutil.rmtree(left, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what killed processes left of readings that nobody begins again; what lives is left alone."""
+        left = {path for begin in (_MAKING, _DELETED) for path in self._profiles.glob(f"{begin}*-*")}
+        for identity in {path.name.split("-", 1)[1].rpartition("-")[0] for path in left}:
+            with contextlib.suppress(OSError):
+                lock = hold(self._profiles / f".{identity}.lock")
+                if lock is not None:
+                    with lock:
+                        self._clean(identity, self._profiles / f"{identity}{_LATEST}")
 
     def _notes_file(self, profile_id: str) -> Path:
         return self._profiles / f".{profile_id}.notes.json"
