@@ -69,4 +69,4 @@ def pieces(model: Model) -> Iterator[pa.Table]:
         ev.args.forget()
         return table
 
-    return in_pieces(len(ev), piece)
+    return in_pieces(len(ev), piece, model.trace.scratch)

@@ -15,7 +15,7 @@ from neuronscope.readers import flows, lanes
 from neuronscope.readers.arguments import Inputs, decode, emulator_facts, print_inputs, texts_of
 from neuronscope.readers.attribution import contexts
 from neuronscope.readers.exact import Int64, TextColumn
-from neuronscope.readers.keys import codes_of, combined, lookup, lookup_sorted, pair_codes
+from neuronscope.readers.keys import codes_of, combined, distinct, lookup, lookup_sorted, pair_codes
 from neuronscope.readers.narrow import Coded, constant
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.tables import in_pieces, named_table
@@ -77,7 +77,7 @@ def pieces(model: Model) -> Iterator[pa.Table]:
             "Execution", {**{name: held[some] for name, held in execution.columns.items()}, "rank": rank}
         )
 
-    return in_pieces(len(execution), piece)
+    return in_pieces(len(execution), piece, model.trace.scratch)
 
 
 def place(model: Model) -> None:
@@ -142,7 +142,8 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
     facts = emulator_facts(ev, rows) if neuron else {}
     none = constant(-1, count)
     launch_ns, program_ns = facts.get("launch_ns", none), facts.get("program_ns", none)
-    start, end = keep(ev.start[rows]), keep(ev.end[rows])
+    take = model.trace.scratch.take
+    start, end = keep(take(ev.start, rows)), keep(take(ev.end, rows))
     if neuron:
         behind = (ev.role[rows] == Role.DRIVER) & (launch_ns >= 0) & (program_ns >= 0)
         start = np.where(behind, end - launch_ns - program_ns, start)
@@ -270,7 +271,7 @@ def _operator_by_arrow(model: Model, rows: Int64) -> Int64:
 def _operator_inputs(model: Model, op: Int64) -> tuple[Coded, Coded]:
     """Printed shapes and types of the operators' inputs, where the trace recorded them."""
     args = model.ev.args
-    linked = np.unique(op[op >= 0])
+    linked = distinct(op[op >= 0])
     shapes: dict[str, int] = {"": 0}
     types: dict[str, int] = {"": 0}
     codes = np.zeros((2, len(linked) + 1), np.int32)  # the last one for work without an operator
@@ -281,10 +282,10 @@ def _operator_inputs(model: Model, op: Int64) -> tuple[Coded, Coded]:
         kinds = TextColumn.join([item.types for item in decoded]).binary().dictionary_encode()
         dim_texts, kind_texts = dims.dictionary.to_pylist(), kinds.dictionary.to_pylist()
         pairs = dims.indices.to_numpy().astype(np.int64) * len(kind_texts) + kinds.indices.to_numpy()
-        distinct, where = np.unique(pairs, return_inverse=True)
+        present, where = np.unique(pairs, return_inverse=True)
         printed = [
             print_inputs(dim_texts[pair // len(kind_texts)], kind_texts[pair % len(kind_texts)])
-            for pair in distinct.tolist()
+            for pair in present.tolist()
         ]
         table = [(shapes.setdefault(a, len(shapes)), types.setdefault(b, len(types))) for a, b in printed]
         codes[:, low : low + len(some)] = np.array(table, np.int32).T[:, where]

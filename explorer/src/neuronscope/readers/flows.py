@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
-from neuronscope.readers.keys import codes_of, lookup_sorted, match_arrows, stable_order
+from neuronscope.readers.keys import codes_of, distinct, lookup_sorted, match_arrows, stable_order
 from neuronscope.readers.narrow import Coded, narrow
 from neuronscope.readers.scratch import CHUNK_ROWS, ranges
 from neuronscope.readers.tables import named_table
@@ -119,7 +119,7 @@ def _launches(model: Model) -> list[_Edges]:
     """Operator → launch call → device work."""
     launch_of, executed = model.execution.launch_of, model.execution.columns["event_id"]
     launched = np.flatnonzero(launch_of >= 0)
-    calls = np.unique(launch_of[launched])
+    calls = distinct(launch_of[launched])
     found = [
         _edges(model, launch_of[launched], executed[launched], "launch"),
         _edges(model, model.op_of[calls], calls, "dispatch"),
@@ -210,8 +210,7 @@ def _linked(model: Model, ends: ArrowEnds) -> Links:
 def _covered(model: Model) -> Int64:
     """Correlation ids of device work, in order."""
     rows = model.ev.of(*DEVICE_ROLES, Role.DRIVER)
-    found = np.sort(model.ev.correlation[rows])
-    return model.keep(found[np.append(found[1:] != found[:-1], True)] if len(found) else found)
+    return model.keep(distinct(model.ev.correlation[rows]))
 
 
 def _by_key(ends: ArrowEnds) -> Iterator[Int64]:
@@ -249,7 +248,7 @@ def _bind(model: Model, ends: ArrowEnds, asked: Int64) -> Int64:
     for low, high in lanes.groups_of(of_slices[rows]):
         some = rows[low:high]
         of_thread = np.flatnonzero(thread == int(of_slices[some[0]]))
-        start, end = ev.start[some], ev.end[some]
+        start, end = model.trace.scratch.take(ev.start, some), model.trace.scratch.take(ev.end, some)
         nesting = lanes.nest(np.broadcast_to(np.int8(0), len(some)), start, end)
         inner = lanes.enclosing_in(nesting.parent, start, end, ts[of_thread])
         found[of_thread] = np.where(inner >= 0, some[inner], -1)

@@ -89,7 +89,7 @@ def pieces(model: Model) -> Iterator[pa.Table]:
             },
         )
 
-    return in_pieces(len(index), piece)
+    return in_pieces(len(index), piece, model.trace.scratch)
 
 
 def _over_cores(model: Model) -> tuple[Int64, Int64]:

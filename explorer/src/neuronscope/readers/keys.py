@@ -16,6 +16,7 @@ __all__ = [
     "Numbering",
     "codes_of",
     "combined",
+    "distinct",
     "latest_row",
     "lookup",
     "lookup_sorted",
@@ -68,6 +69,12 @@ def combined(*keys: npt.NDArray[Any]) -> Int64:
         code = code * count + part
         size *= count
     return code
+
+
+def distinct(values: Int64) -> Int64:
+    """Each value once, in order; faster than `np.unique` where they are in order already."""
+    found = np.sort(values, kind="stable")
+    return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
 
 
 class Numbering:

@@ -198,8 +198,8 @@ class Model:
         order = stable_order(self.thread[in_order], len(self.threads))
         rows = self.op_rows = self.keep(in_order[order])  # by thread, like the nesting
         in_order = self.op_in_order = self.keep(in_order)
-        thread = self.thread[rows]
-        start, end = ev.start[rows], ev.end[rows]
+        take = self.trace.scratch.take
+        thread, start, end = take(self.thread, rows), take(ev.start, rows), take(ev.end, rows)
         parent = lanes.nest(thread, start, end).parent
         own, above = np.zeros(len(rows), np.int64), np.empty(len(rows), parent.dtype)
         for low, high in ranges(len(rows)):  # less what the calls inside take
@@ -241,7 +241,7 @@ class Model:
                 },
             )
 
-        return in_pieces(len(self.op_in_order), piece)
+        return in_pieces(len(self.op_in_order), piece, self.trace.scratch)
 
     def operator_by_external(self, external: Int64) -> Int64:
         """Row of the operator call with the given torch id, -1 none."""

@@ -56,6 +56,16 @@ class Scratch:
         column.append(values)
         return column.finish()
 
+    def take(self, column: Array, rows: Array) -> Array:
+        """`column[rows]`, without the pages of all of a mapped column in memory at once."""
+        if len(rows) <= CHUNK_ROWS:
+            return column[rows]
+        found = np.empty(len(rows), column.dtype)
+        for low, high in ranges(len(rows)):
+            found[low:high] = column[rows[low:high]]
+            self.forget()
+        return found
+
     def file(self) -> tuple[BinaryIO, Path]:
         """A new file and its name."""
         handle, name = tempfile.mkstemp(prefix=SCRATCH_PREFIX, dir=self.folder)
@@ -74,7 +84,7 @@ class Scratch:
     def forget(self) -> None:
         """Give back the memory of what was read; it can be read again."""
         if hasattr(mmap, "MADV_DONTNEED"):
-            for view in self._maps:
+            for view in tuple(self._maps):
                 view.madvise(mmap.MADV_DONTNEED)
 
 

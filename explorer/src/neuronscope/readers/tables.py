@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from neuronscope.readers.narrow import Coded
-from neuronscope.readers.scratch import ranges
+from neuronscope.readers.scratch import CHUNK_ROWS, Scratch, ranges
 from neuronscope.schema.published import arrow_schema
 
 __all__ = ["in_pieces", "named_table"]
@@ -52,6 +52,9 @@ def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def in_pieces(rows: int, piece: Callable[[int, int], pa.Table]) -> Iterator[pa.Table]:
-    """A table of so many rows some at once, as `piece` makes them of two bounds."""
-    return (piece(low, high) for low, high in ranges(rows, _PIECE_ROWS))
+def in_pieces(rows: int, piece: Callable[[int, int], pa.Table], scratch: Scratch) -> Iterator[pa.Table]:
+    """A table of so many rows some at once, as `piece` makes them of two bounds of what `scratch` holds."""
+    for low, high in ranges(rows, _PIECE_ROWS):
+        yield piece(low, high)
+        if high % CHUNK_ROWS < _PIECE_ROWS:
+            scratch.forget()

@@ -58,9 +58,10 @@ def make(model: Model, emit: Emit) -> None:
     model.track_number = number
     by_track = _by_track(model, [places.seen[key] for key in listed])
     rows, lane = model.trace.scratch.column(), model.trace.scratch.column()
+    take = model.trace.scratch.take
     depth, counts, violations = [], [], 0
     for key, events in zip(listed, by_track, strict=True):
-        start, end = model.ev.start[events], model.ev.end[events]
+        start, end = take(model.ev.start, events), take(model.ev.end, events)
         group = constant(0, len(events))
         if key[1] in _STACKED:
             nesting = lanes.nest(group, start, end)
@@ -71,8 +72,9 @@ def make(model: Model, emit: Emit) -> None:
         counts.append(len(events))
         if depth[-1] > 1:
             order = stable_order(narrow(of_track), depth[-1])
-            rows.append(events[order])
-            lane.append(narrow(of_track[order]))
+            for low, high in ranges(len(order)):
+                rows.append(events[order[low:high]])
+                lane.append(narrow(of_track[order[low:high]]))
         else:
             rows.append(events)
             lane.append(narrow(of_track))
@@ -199,6 +201,7 @@ def _slices(model: Model, drawn: _Drawn) -> Iterator[pa.Table]:
         events = rows[low:high]
         used[model.name_code[events]] = True
         used[operator_names(events)] = True
+        model.trace.scratch.forget()
     listed = dict.fromkeys(np.flatnonzero(used).tolist())
     listed.update({model.code_of(name): None for texts in executed for name in texts if name})
     dense = np.zeros(len(model.names) + 1, np.int64)
@@ -227,7 +230,7 @@ def _slices(model: Model, drawn: _Drawn) -> Iterator[pa.Table]:
             },
         )
 
-    return in_pieces(len(rows), piece)
+    return in_pieces(len(rows), piece, model.trace.scratch)
 
 
 def _texts_in(column: Coded) -> list[str]:
