@@ -140,6 +140,7 @@ def _engine_lines(engines: dict[str, Any], dma: dict[str, Any], total_ns: int) -
 
 def _ntff(path: Path) -> tuple[dict[str, Any], Iterator[str]]:
     import numpy as np
+    import pyarrow.compute as pc
     from neuronscope.formats import container
     from neuronscope.formats.errors import FormatError
 
@@ -148,19 +149,19 @@ def _ntff(path: Path) -> tuple[dict[str, Any], Iterator[str]]:
         raise FormatError(f"{path}: a {profile.kind} file; inspect takes a NEFF or an NTFF. Open its folder with view")
     programs = profile.tables["programs"].to_pylist()
     executions = Counter(profile.tables["program_executions"]["neff"].to_pylist())
+    engines = _engines(profile.tables["instructions"])
     for program in programs:
         program["executions"] = executions.get(program["neff"], 0)
-        mine = [
-            profile.tables[name].filter(np.array([neff == program["neff"] for neff in column.to_pylist()], np.bool_))
-            for name in ("instructions", "dma_transfers")
-            if (column := profile.tables[name]["neff"]) is not None
-        ]
-        program["engines"] = _engines_of(mine[0].to_pylist())
-        offsets, durations = (mine[1][name].to_numpy().astype(np.int64) for name in ("offset_ns", "duration_ns"))
+        program["engines"] = engines.get(program["neff"], {})
+        transfers = profile.tables["dma_transfers"]
+        transfers = transfers.filter(pc.equal(transfers["neff"], program["neff"]))
+        offsets, durations, sizes = (
+            transfers[name].to_numpy().astype(np.int64) for name in ("offset_ns", "duration_ns", "bytes")
+        )
         program["dma"] = {
-            "transfers": mine[1].num_rows,
-            "bytes": sum(mine[1]["bytes"].to_pylist()),
-            "busy_ns": _covered_ns(offsets.tolist(), durations.tolist()),
+            "transfers": transfers.num_rows,
+            "bytes": int(sizes.sum()),
+            "busy_ns": _covered_ns(offsets, offsets + durations),
         }
     session = profile.session
     facts = {
@@ -173,25 +174,29 @@ def _ntff(path: Path) -> tuple[dict[str, Any], Iterator[str]]:
     return facts, _ntff_lines(facts, path)
 
 
-def _engines_of(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        facts = found.setdefault(row["engine"], {"instructions": 0, "busy_ns": 0, "opcodes": Counter()})
-        facts["instructions"] += 1
-        facts["busy_ns"] += row["duration_ns"]
-        facts["opcodes"][row["opcode"]] += 1
-    for facts in found.values():
-        facts["opcodes"] = dict(sorted(facts["opcodes"].items()))
-    return dict(sorted(found.items()))
+def _engines(instructions: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """Instructions and busy time of each engine, by executable."""
+    sums = instructions.group_by(["neff", "engine", "opcode"]).aggregate([("id", "count"), ("duration_ns", "sum")])
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in sorted(sums.to_pylist(), key=lambda row: (row["neff"], row["engine"], row["opcode"])):
+        of_engine = found.setdefault(row["neff"], {}).setdefault(
+            row["engine"], {"instructions": 0, "busy_ns": 0, "opcodes": {}}
+        )
+        of_engine["instructions"] += row["id_count"]
+        of_engine["busy_ns"] += row["duration_ns_sum"]
+        of_engine["opcodes"][row["opcode"]] = row["id_count"]
+    return found
 
 
-def _covered_ns(offsets: list[int], durations: list[int]) -> int:
-    total, reach = 0, None
-    for start, length in sorted(zip(offsets, durations, strict=True)):
-        begin = start if reach is None else max(start, reach)
-        total += max(start + length - begin, 0)
-        reach = max(start + length, begin)
-    return total
+def _covered_ns(begin: Any, end: Any) -> int:
+    """Length of the union of intervals."""
+    import numpy as np
+
+    if not len(begin):
+        return 0
+    order = np.argsort(begin, kind="stable")
+    begin, reached = begin[order], np.maximum.accumulate(end[order])
+    return int(reached[-1] - begin[0] - np.maximum(begin[1:] - reached[:-1], 0).sum())
 
 
 def _ntff_lines(facts: dict[str, Any], path: Path) -> Iterator[str]:
