@@ -117,7 +117,9 @@ def _compile(graph: Graph, target: Target) -> Executable:
     }
     program = compiled.program
     tensors = [{"name": t.name, "kind": t.kind, "dtype": t.dtype, "elements": t.elements} for t in program.tensors]
-    debug = {"graph": graph.name, "instructions": [[i.op, i.source] for i in program.text()]}
+    products = model_flops(graph)
+    origins = [[i.op, i.source] for i in program.text()]
+    debug = {"graph": graph.name, "instructions": origins, "model_flops": products}
     neff = neff_format.pack(info, print_program(program), tensors, debug)
     digest = neff_format.unpack(neff).hash
     return Executable(
@@ -131,7 +133,7 @@ def _compile(graph: Graph, target: Target) -> Executable:
         flops=sum(p.flops for p in timelines),
         program=program,
         pieces=timelines,
-        model_flops=model_flops(graph),
+        model_flops=products,
     )
 
 

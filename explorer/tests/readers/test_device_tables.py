@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import struct
+import tarfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from neuronscope.analysis.profile import Profile as AnalysisProfile
 from neuronscope.formats import container, neff
+from neuronscope.formats.container_pb2 import Container
 from neuronscope.formats.errors import FormatError
 from neuronscope.schema.own import OWN_TABLES
 from neuronscope.schema.published import ADDED, table_names
@@ -378,3 +385,49 @@ def test_a_vendors_tables_of_the_same_schema_show_the_same(profile: Profile, tmp
     (row,) = opened.roofline(opened.whole_range).rows
     assert (row.bound, row.bytes, row.flops) == ("compute", 81_920, MATMUL)
     assert row.engines["Tensor"] == pytest.approx(0.075)
+
+
+def test_the_neffs_header_is_told(profile: Profile) -> None:
+    (header,) = rows(profile, "SELECT * FROM NeffHeader")
+    assert (header["network_name"], header["header_size"], header["major_version"]) == ("block", 1024, 1)
+    assert header["hash"] in rows(profile, "SELECT any_value(neff) AS neff FROM Summary")[0]["neff"]
+
+
+def archive(members: dict[str, bytes]) -> bytes:
+    """A NEFF of ours whose checksum is right, whatever is inside."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    data = buffer.getvalue()
+    digest = hashlib.sha256(data).digest()
+    header = struct.pack("<8sIIQQ32s", neff.MAGIC, 1, 0, neff.HEADER_BYTES, len(data), digest)
+    return header.ljust(neff.HEADER_BYTES, b"\0") + data
+
+
+@pytest.mark.parametrize("members", [{}, {"info.json": b"{"}, {"info.json": b"\xff"}, {"info.json": b"[1]"}])
+def test_a_neff_without_readable_facts_is_refused(members: dict[str, bytes]) -> None:
+    with pytest.raises(FormatError, match=r"x\.neff: .*info\.json"):
+        neff.unpack(archive(members), "x.neff")
+
+
+def test_a_table_with_nulls_or_other_types_is_refused(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    (path,) = tmp_path.glob("*.ntff")
+    message = Container()
+    for value, reason in (([None], "holds nulls in"), (["text"], "has other types")):
+        message.ParseFromString(path.read_bytes())
+        (table,) = (one for one in message.tables if one.name == "waits")
+        read = pa.ipc.open_stream(table.arrow_ipc).read_all()
+        read = read.set_column(read.schema.get_field_index("value"), "value", pa.array(value * read.num_rows))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, read.schema) as writer:
+            writer.write_table(read)
+        table.arrow_ipc = sink.getvalue().to_pybytes()
+        table.crc32 = zlib.crc32(table.arrow_ipc)
+        damaged = tmp_path / "damaged.ntff"
+        damaged.write_bytes(message.SerializeToString())
+        with pytest.raises(FormatError, match=f"table waits {reason}"):
+            container.read(damaged)

@@ -43,6 +43,7 @@ class Loaded:
         target: what it was compiled for, as the target file is now.
         estimates: (op, reason, ns) of what has no instructions.
         notes: what a reader of the numbers has to know.
+        model_flops: FLOPs of the graph's matrix products, -1 unknown.
     """
 
     path: Path
@@ -52,6 +53,7 @@ class Loaded:
     target: Target
     estimates: tuple[tuple[str, str, int], ...]
     notes: tuple[str, ...]
+    model_flops: int = -1
 
     @property
     def name(self) -> str:
@@ -76,7 +78,7 @@ def load_neff(path: Path) -> Loaded:
     with one_line():
         try:
             program = parse_program(read.members["program.txt"].decode())
-            debug = _origins(read.members.get("debug_info.json", b"{}"))
+            origins, products = _debug(read.members.get("debug_info.json", b"{}"))
         except (KeyError, UnicodeDecodeError, ParseError) as error:
             raise CommandError(f"{path}: holds no readable program ({error}); compile it again") from None
         target = load_target(str(read.info.get("target", "")) or None)
@@ -89,22 +91,24 @@ def load_neff(path: Path) -> Loaded:
         path,
         dict(read.info),
         read.hash,
-        with_origins(program, debug),
+        with_origins(program, origins),
         target,
         tuple((str(op), str(reason), int(ns)) for op, reason, ns in read.info.get("estimates", ())),
         tuple(notes),
+        products,
     )
 
 
-def _origins(data: bytes) -> list[tuple[str, str]]:
-    """Op and source line of each instruction, as `debug_info.json` keeps them."""
+def _debug(data: bytes) -> tuple[list[tuple[str, str]], int]:
+    """Op and source line of each instruction, and the model's FLOPs (-1 unknown), as `debug_info.json` keeps them."""
     import json
 
     try:
-        rows = json.loads(data).get("instructions", [])
-    except ValueError:
-        return []
-    return [(str(op), str(source)) for op, source in rows]
+        debug = json.loads(data)
+        rows = [(str(op), str(source)) for op, source in debug.get("instructions", [])]
+        return rows, int(debug.get("model_flops", -1))
+    except (AttributeError, TypeError, ValueError):
+        return [], -1
 
 
 def with_origins(program: Program, origins: Sequence[tuple[str, str]]) -> Program:

@@ -158,7 +158,7 @@ def _write(loaded: Loaded, timeline: Timeline, path: Path, count: int) -> None:
             "bytes_read": [timeline.bytes_read],
             "bytes_written": [timeline.bytes_written],
             "flops": [timeline.flops],
-            "model_flops": [-1],
+            "model_flops": [loaded.model_flops],
         },
         "program_executions": {
             "execution_id": list(range(1, count + 1)),

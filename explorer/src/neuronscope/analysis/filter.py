@@ -24,6 +24,7 @@ DEVICE_TABLES = (
     "HbmUsage",
     "HbmUsageSummaryByType",
     "Instruction",
+    "NeffHeader",
     "OpcodeSummary",
     "PendingDma",
     "PsumUsage",

@@ -123,7 +123,7 @@ def read(path: str | os.PathLike[str]) -> ProfileFile:
             )
         try:
             parts[table.name].append(pa.ipc.open_stream(table.arrow_ipc).read_all())
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:
             raise FormatError(f"{path}: table {table.name} cannot be decoded ({error})") from None
     result = {}
     for spec in tables.BY_KIND[message.kind]:
@@ -180,7 +180,13 @@ def _conform(path: Path, spec: tables.TableSpec, table: pa.Table, version: int) 
             table = table.append_column(column.name, values.dictionary_encode() if unknown == "" else values)
     if missing := set(spec.schema.names) - set(table.column_names):
         raise FormatError(f"{path}: table {spec.name} lacks column {sorted(missing)}")
-    return table.select(spec.schema.names).cast(spec.schema)
+    table = table.select(spec.schema.names)
+    if empty := [name for name in spec.schema.names if table[name].null_count]:
+        raise FormatError(f"{path}: table {spec.name} holds nulls in {empty}")
+    try:
+        return table.cast(spec.schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise FormatError(f"{path}: table {spec.name} has other types ({str(error).splitlines()[0]})") from None
 
 
 _MAPS = ("dropped_events", "device_cost_ns", "device_cost_status")

@@ -15,6 +15,7 @@ import json
 import os
 import struct
 import tarfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,12 +93,18 @@ def unpack(data: bytes, where: str = "NEFF") -> Neff:
     if len(body) != data_bytes or hashlib.sha256(body).digest() != digest:
         raise FormatError(f"{where}: damaged or truncated (checksum differs)")
     members = {}
-    with tarfile.open(fileobj=io.BytesIO(body), mode="r:gz") as archive:
-        for entry in archive:
-            file = archive.extractfile(entry)
-            if file is not None:
-                members[entry.name] = file.read()
-    return Neff(json.loads(members["info.json"]), members)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(body), mode="r:gz") as archive:
+            for entry in archive:
+                file = archive.extractfile(entry)
+                if file is not None:
+                    members[entry.name] = file.read()
+        info = json.loads(members["info.json"])
+    except (EOFError, KeyError, OSError, ValueError, tarfile.TarError, zlib.error) as error:
+        raise FormatError(f"{where}: no readable info.json inside ({error or type(error).__name__})") from None
+    if not isinstance(info, dict):
+        raise FormatError(f"{where}: info.json is no object")
+    return Neff(info, members)
 
 
 def read(path: str | os.PathLike[str]) -> Neff:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -297,18 +298,41 @@ class _SessionReader:
     def neffs(self, trace: Trace) -> None:
         """Names of the executables; a NTFF without its NEFF is said so."""
         names = {}
+        headers = []
         for path in self.device_files[1]:
             try:
                 read = neff.read(path)
             except (FormatError, KeyError, ValueError, OSError) as error:
                 trace.report.append(IngestWarning("unreadable_file", 1, -1, path.name, "left out", str(error)))
                 continue
+            if read.hash not in names:
+                headers.append(self.header(path, read))
             names[read.hash] = str(read.info.get("name", ""))
             if re.search(r"\d{5,}", path.name) and read.hash not in path.name:
                 text = f"{path.name}: its content has hash {read.hash}; the file was renamed or replaced"
                 trace.report.append(IngestWarning("neff_hash", 1, -1, path.name, "kept", text))
         for key, value in names.items():
             trace.facts[f"neff.{key}"] = value
+        if headers:
+            columns = {key: [row[key] for row in headers] for key in headers[0]}
+            trace.tables["NeffHeader"] = named_table("NeffHeader", columns)
+
+    def header(self, path: Path, read: neff.Neff) -> dict[str, Any]:
+        """What a NEFF's header says, as the published table has it."""
+        major, minor = neff.VERSION
+        size = path.stat().st_size
+        return {
+            "network_name": str(read.info.get("name", "")),
+            "hash": read.hash,
+            "header_size": neff.HEADER_BYTES,
+            "data_size": size - neff.HEADER_BYTES,
+            "major_version": major,
+            "minor_version": minor,
+            "build_version": str(read.info.get("compiler_version", "")) or None,
+            "neuroncore_count": 1,
+            "logical_neuroncore_count": 1,
+            "pcore_count_per_lnc": self.session.lnc if self.session is not None else None,
+        }
 
 
 def core_of(path: Path) -> int:

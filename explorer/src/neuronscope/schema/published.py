@@ -98,6 +98,7 @@ DEVICE_TABLES = (
     "PendingDma",
     "TensorInfo",
     "ExecutionInfo",
+    "NeffHeader",
     "Metadata",
 )
 
