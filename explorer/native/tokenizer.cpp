@@ -11,6 +11,7 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
@@ -29,6 +30,7 @@ static_assert(std::endian::native == std::endian::little, "words are read in lit
 namespace {
 
 constexpr size_t kPadding = 64;        // zeros after the text; more than any read ahead
+constexpr size_t kKept = 64u << 20;     // bytes of scratch memory that are kept from call to call
 constexpr int kMaxDepth = 64;          // of nested values; the plain parser goes deeper
 constexpr size_t kLongestTime = 40;    // characters; longer ones need decimal arithmetic
 constexpr int kWholeDigits = 15;       // an integer part this long, in us, is below 2^63 ns
@@ -102,14 +104,28 @@ class Distinct {
   int32_t last_ = 0;
 };
 
+// Memory that grows and is used again: fresh pages cost the system more time than reading the text does.
+struct Scratch {
+  std::unique_ptr<uint8_t[]> data;
+  size_t size = 0;
+
+  uint8_t* take(size_t wanted) {
+    if (wanted > size || size > kKept) {
+      data.reset(new uint8_t[wanted]);
+      size = wanted;
+    }
+    return data.get();
+  }
+};
+
 // Texts of one field back to back, as `TextColumn` wants them.
 struct Joined {
-  std::unique_ptr<uint8_t[]> data;
+  uint8_t* data = nullptr;
   size_t size = 0;
   std::vector<int64_t> offsets{0};
 
   void append(Text text) {
-    if (text.size) std::memcpy(data.get() + size, text.data, text.size);
+    if (text.size) std::memcpy(data + size, text.data, text.size);
     size += text.size;
   }
 
@@ -152,6 +168,36 @@ struct Columns {
 class Tokenizer {
  public:
   Tokenizer(const uint8_t* text, size_t size, Columns& columns) : at_(text), end_(text + size), columns_(columns) {}
+
+  // One object, of which the values of some keys are noted; empty where it lacks one.
+  bool members(const std::vector<Text>& keys, Text* found) {
+    if (*at_ != '{') return false;
+    ++at_;
+    space();
+    if (*at_ == '}') {
+      ++at_;
+      return at_ == end_;
+    }
+    for (;;) {
+      Text key;
+      if (!key_and_colon(key)) return false;
+      const uint8_t* begin = at_;
+      if (!value(2)) return false;
+      for (size_t i = 0; i < keys.size(); ++i) {
+        if (keys[i].size != key.size || std::memcmp(keys[i].data, key.data, key.size) != 0) continue;
+        if (found[i].size) return false;
+        found[i] = {begin, static_cast<size_t>(at_ - begin)};
+      }
+      space();
+      if (*at_ == '}') {
+        ++at_;
+        return at_ == end_;
+      }
+      if (*at_ != ',') return false;
+      ++at_;
+      space();
+    }
+  }
 
   // All events; false when anything is out of the ordinary.
   bool events() {
@@ -622,14 +668,41 @@ class Tokenizer {
   std::vector<std::pair<Text, Text>> others_;  // of the event at hand
 };
 
+// A copy of a text that ends in zeros, in memory that this thread keeps.
+const uint8_t* padded(const uint8_t* given, size_t size) {
+  thread_local Scratch scratch;
+  uint8_t* text = scratch.take(size + kPadding);
+  std::memcpy(text, given, size);
+  std::memset(text + size, 0, kPadding);
+  return text;
+}
+
 // Everything that needs no interpreter. False when the plain parser has to read the text.
-bool read(const uint8_t* given, size_t size, std::unique_ptr<uint8_t[]>& text, Columns& columns) {
-  text.reset(new uint8_t[size + kPadding]);
-  std::memcpy(text.get(), given, size);
-  std::memset(text.get() + size, 0, kPadding);
-  columns.args.data.reset(new uint8_t[3 * size + 16]);  // `{"":1}` becomes `{"event": {"": 1}}`
-  columns.ids.data.reset(new uint8_t[size + 1]);
-  return Tokenizer(text.get(), size, columns).events();
+bool read(const uint8_t* given, size_t size, Columns& columns) {
+  thread_local std::array<Scratch, 2> scratch;
+  columns.args.data = scratch[0].take(size + 1);
+  columns.ids.data = scratch[1].take(size + 1);
+  return Tokenizer(padded(given, size), size, columns).events();
+}
+
+// The same for the arguments of many events: values of some keys, as JSON texts back to back.
+bool read_members(const uint8_t* data, const int32_t* offsets, size_t count, const std::vector<Text>& keys,
+                  std::vector<Joined>& columns) {
+  thread_local std::vector<Scratch> scratch;
+  const size_t size = static_cast<size_t>(offsets[count] - offsets[0]);
+  const uint8_t* text = padded(data + offsets[0], size);
+  scratch.resize(std::max(scratch.size(), keys.size()));
+  for (size_t i = 0; i < keys.size(); ++i) columns[i].data = scratch[i].take(size + 1);
+  Columns unused(0);
+  std::vector<Text> found(keys.size());
+  for (size_t row = 0; row < count; ++row) {
+    const size_t begin = static_cast<size_t>(offsets[row] - offsets[0]);
+    const size_t length = static_cast<size_t>(offsets[row + 1] - offsets[row]);
+    std::fill(found.begin(), found.end(), Text{text, 0});
+    if (length && !Tokenizer(text + begin, length, unused).members(keys, found.data())) return false;
+    for (size_t i = 0; i < keys.size(); ++i) columns[i].add(found[i]);
+  }
+  return true;
 }
 
 template <class T>
@@ -662,7 +735,7 @@ PyObject* answer(const Columns& columns) {
   for (int i = 0; i < 5; ++i)
     put(kCoded[i], Py_BuildValue("(NN)", bytes_of(columns.codes[i]), list_of(columns.coded[i].texts())));
   for (const auto& [name, joined] : {std::pair{"id", &columns.ids}, std::pair{"args", &columns.args}})
-    put(name, Py_BuildValue("(NN)", bytes_of(joined->offsets), bytes_of(Text{joined->data.get(), joined->size})));
+    put(name, Py_BuildValue("(NN)", bytes_of(joined->offsets), bytes_of(Text{joined->data, joined->size})));
   constexpr const char* kTimes[] = {"ts", "dur"};
   for (int i = 0; i < 2; ++i)
     put(kTimes[i], Py_BuildValue("(NN)", bytes_of(columns.times[i]), bytes_of(columns.valid[i])));
@@ -695,7 +768,6 @@ PyObject* tokenize(PyObject*, PyObject* given) {
   Py_buffer view;
   if (PyObject_GetBuffer(given, &view, PyBUF_SIMPLE) < 0) return nullptr;
   const size_t size = static_cast<size_t>(view.len);
-  std::unique_ptr<uint8_t[]> text;
   std::unique_ptr<Columns> columns;
   bool good = false, memory = true;
   Py_BEGIN_ALLOW_THREADS;
@@ -703,7 +775,7 @@ PyObject* tokenize(PyObject*, PyObject* given) {
     if (size <= kMaxText) {
       const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
       columns.reset(new Columns(static_cast<uint64_t>(now) ^ reinterpret_cast<uintptr_t>(&view)));
-      good = read(static_cast<const uint8_t*>(view.buf), size, text, *columns);
+      good = read(static_cast<const uint8_t*>(view.buf), size, *columns);
     }
   } catch (const std::bad_alloc&) {
     memory = false;
@@ -715,7 +787,64 @@ PyObject* tokenize(PyObject*, PyObject* given) {
   return answer(*columns);
 }
 
-PyMethodDef methods[] = {{"tokenize", tokenize, METH_O, tokenize_doc}, {nullptr, nullptr, 0, nullptr}};
+PyDoc_STRVAR(
+    members_doc,
+    "members(data, offsets, keys, /)\n--\n\n"
+    "Of JSON objects back to back in `data`, between int32 `offsets`, the values of some keys (a tuple of bytes):\n"
+    "for each key (int64 offsets, JSON texts back to back), empty where an object lacks it or has no text. None\n"
+    "when a text is no plain object; then the plain parser has to read them.");
+
+PyObject* members(PyObject*, PyObject* arguments) {
+  Py_buffer data, offsets;
+  PyObject* keys;
+  if (!PyArg_ParseTuple(arguments, "y*y*O!", &data, &offsets, &PyTuple_Type, &keys)) return nullptr;
+  std::vector<Text> wanted;
+  std::vector<Joined> columns;
+  bool good = false, memory = true;
+  PyObject* found = nullptr;
+  const auto* at = static_cast<const int32_t*>(offsets.buf);
+  const size_t count = static_cast<size_t>(offsets.len) / sizeof(int32_t);
+  bool sound =
+      count > 0 && reinterpret_cast<uintptr_t>(at) % alignof(int32_t) == 0 && at[0] >= 0 && at[count - 1] <= data.len;
+  for (size_t i = 1; sound && i < count; ++i) sound = at[i] >= at[i - 1];
+  for (Py_ssize_t i = 0; sound && i < PyTuple_Size(keys); ++i) {
+    char* text;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(PyTuple_GetItem(keys, i), &text, &size) < 0) goto done;
+    wanted.push_back({reinterpret_cast<const uint8_t*>(text), static_cast<size_t>(size)});
+  }
+  if (!sound) {
+    PyErr_SetString(PyExc_ValueError, "offsets that are no offsets into the data");
+    goto done;
+  }
+  columns.resize(wanted.size());
+  Py_BEGIN_ALLOW_THREADS;
+  try {
+    good = read_members(static_cast<const uint8_t*>(data.buf), at, count - 1, wanted, columns);
+  } catch (const std::bad_alloc&) {
+    memory = false;
+  }
+  Py_END_ALLOW_THREADS;
+  if (!memory) {
+    PyErr_NoMemory();
+  } else if (!good) {
+    found = Py_NewRef(Py_None);
+  } else if ((found = PyList_New(static_cast<Py_ssize_t>(columns.size())))) {
+    for (size_t i = 0; found && i < columns.size(); ++i) {
+      PyObject* item =
+          Py_BuildValue("(NN)", bytes_of(columns[i].offsets), bytes_of(Text{columns[i].data, columns[i].size}));
+      if (!item || PyList_SetItem(found, static_cast<Py_ssize_t>(i), item) < 0) Py_CLEAR(found);
+    }
+  }
+done:
+  PyBuffer_Release(&data);
+  PyBuffer_Release(&offsets);
+  return found;
+}
+
+PyMethodDef methods[] = {{"tokenize", tokenize, METH_O, tokenize_doc},
+                         {"members", members, METH_VARARGS, members_doc},
+                         {nullptr, nullptr, 0, nullptr}};
 PyModuleDef module = {PyModuleDef_HEAD_INIT,
                       "_tokenizer",
                       "Fast reader of trace events; see readers/native.py.",

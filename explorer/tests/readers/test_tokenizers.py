@@ -9,7 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -143,6 +145,28 @@ def test_damaged_bytes_give_the_same_columns_or_none(rows: list[dict[str, Any]],
             st.sampled_from(b'"\\{}[],:0-.eX\x00\x1f\x7f\x80\xc3\xed\xf4\xff')
         )
     both(bytes(text))
+
+
+@needs_native
+@given(st.lists(st.one_of(st.just(""), arguments), max_size=5), st.integers(0, 2))
+def test_argument_texts_are_those_of_the_plain_decoder_or_left_to_it(texts: list[str], skipped: int) -> None:
+    args = pa.array([text.encode("utf-8", "surrogatepass") for text in texts], pa.binary()).slice(skipped)
+    found = native.argument_texts(args, (b"correlation", b"stream"))
+    if found is not None:
+        rows = [msgspec.json.decode(text or b"{}", type=dict[str, msgspec.Raw]) for text in args.to_pylist()]
+        wanted = [[bytes(row.get(key, b"")) for row in rows] for key in ("correlation", "stream")]
+        assert [column.to_pylist() for column in found] == wanted
+
+
+@needs_native
+def test_argument_texts_of_usual_events_need_no_plain_decoder() -> None:
+    args = pa.array([b'{"a": 1, "Input Dims": [[4, 2], []]}', b"", b'{"Input type" : ["float"]}'], pa.binary())
+    found = native.argument_texts(args, (b"Input Dims", b"Input type"))
+    assert found is not None
+    assert [column.to_pylist() for column in found] == [[b"[[4, 2], []]", b"", b""], [b"", b"", b'["float"]']]
+    assert native._members is not None
+    with pytest.raises(ValueError, match="offsets"):
+        native._members(b"{}", np.array([0, 9], np.int32), (b"a",))
 
 
 @needs_native

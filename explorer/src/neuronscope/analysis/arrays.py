@@ -25,7 +25,7 @@ from neuronscope.store._lock import locked
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
 
-__all__ = ["Arrays", "Column", "Room", "kept_arrays", "kept_columns", "kept_facts", "narrow", "search"]
+__all__ = ["Arrays", "Column", "Room", "kept_arrays", "kept_columns", "kept_facts", "kind_of", "narrow", "search"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

@@ -46,7 +46,9 @@ class _Sorted:
 def _sorted(name: str, keys: Ints, values: Ints) -> Arrays:
     """Keys and values in order of (key, value), as narrow as they go."""
     if len(keys) and min(keys.min(), values.min()) >= 0 and max(keys.max(), values.max()) < 2**31:
-        pairs = keys << 32 | values  # sorting pairs of 32 bits as one number takes a fraction of the time and memory
+        pairs = keys.astype(np.int64)  # sorting pairs of 32 bits as one number takes a fraction of the time and memory
+        pairs <<= 32
+        pairs |= values
         pairs.sort()
         return {f"{name}_keys": (pairs >> 32).astype(np.int32), f"{name}_values": (pairs & 0x7FFFFFFF).astype(np.int32)}
     order = np.lexsort((values, keys))

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from neuronscope.analysis.arrays import kept_facts
+from neuronscope.analysis.arrays import kept_facts, kind_of
 from neuronscope.analysis.point_rows import PointRows
 from neuronscope.schema import own, published
 from neuronscope.store.query import SqlError as QueryError
@@ -198,12 +198,13 @@ class Profile:
         finally:
             cursor.close()
 
-    def columns(self, text: str) -> dict[str, npt.NDArray[np.int64]]:
-        """The columns of our own SQL, all of whole numbers, without a second copy of them on the way."""
-        parts: dict[str, list[npt.NDArray[np.int64]]] = {}
+    def columns(self, text: str) -> dict[str, npt.NDArray[Any]]:
+        """The columns of our own SQL, all of whole numbers, as narrow as they go and without a second copy of them."""
+        parts: dict[str, list[npt.NDArray[Any]]] = {}
         for batch in self.batches(text, 1 << 20):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                parts.setdefault(name, []).append(column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False))
+                values = column.to_numpy(zero_copy_only=False)
+                parts.setdefault(name, []).append(values.astype(kind_of(int(values.min()), int(values.max()))))
         if not parts:
             return {name: np.zeros(0, np.int64) for name in self.query(f"FROM ({text}) LIMIT 0").column_names}
         return {name: np.concatenate(parts.pop(name)) for name in list(parts)}

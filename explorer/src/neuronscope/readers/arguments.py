@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from neuronscope.readers.exact import Int64, int64_column
+from neuronscope.readers.exact import Int64, TextColumn, int64_column
 from neuronscope.readers.narrow import Coded
+from neuronscope.readers.native import argument_texts
 from neuronscope.readers.trace import Events
 
-__all__ = ["Inputs", "attributes", "decode", "emulator_facts", "print_inputs", "texts_of"]
+__all__ = ["Inputs", "attributes", "decode", "emulator_facts", "input_texts", "print_inputs", "texts_of"]
 
 
 class Inputs(msgspec.Struct, gc=False):
@@ -50,6 +51,16 @@ def decode(texts: list[bytes], kind: Any) -> list[Any]:
         except (msgspec.DecodeError, RecursionError):
             found.append(kind())
     return found
+
+
+def input_texts(args: pa.Array) -> list[pa.Array]:
+    """The JSON texts of the operators' input shapes and of their types."""
+    found = argument_texts(args, (b"Input Dims", b"Input type"))
+    if found is not None:
+        return found
+    decoded = decode(args.to_pylist(), Inputs)
+    columns = [item.dims for item in decoded], [item.types for item in decoded]
+    return [TextColumn.join(column).binary() for column in columns]
 
 
 def emulator_facts(ev: Events, rows: Int64) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from neuronscope.readers import flows, lanes
-from neuronscope.readers.arguments import Inputs, decode, emulator_facts, print_inputs, texts_of
+from neuronscope.readers.arguments import emulator_facts, input_texts, print_inputs, texts_of
 from neuronscope.readers.attribution import contexts
-from neuronscope.readers.exact import Int64, TextColumn
+from neuronscope.readers.exact import Int64
 from neuronscope.readers.keys import codes_of, combined, distinct, lookup, lookup_sorted, pair_codes
 from neuronscope.readers.narrow import Coded, constant
 from neuronscope.readers.result import IngestWarning
@@ -169,7 +169,7 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
     empty = Coded.same("", count)
     op_code = np.where(op >= 0, model.name_code[op], len(names)) if count else np.zeros(0, np.int8)
     numbered = ev.execution_id[rows]
-    usable = neuron and (numbered >= 0).all() and len(np.unique(numbered)) == count
+    usable = neuron and (numbered >= 0).all() and len(distinct(numbered)) == count
     copied = keep(np.where(kind == 0, -1, ev.bytes[rows]))
     estimated = np.maximum(estimated, 0)
     sure = np.where(launch_ns >= 0, np.where(estimated > 0, 2, 1), 0)
@@ -277,9 +277,7 @@ def _operator_inputs(model: Model, op: Int64) -> tuple[Coded, Coded]:
     codes = np.zeros((2, len(linked) + 1), np.int32)  # the last one for work without an operator
     for low in range(0, len(linked), _ROWS_AT_ONCE):
         some = linked[low : low + _ROWS_AT_ONCE]
-        decoded = decode(args.read(some).to_pylist(), Inputs)
-        dims = TextColumn.join([item.dims for item in decoded]).binary().dictionary_encode()
-        kinds = TextColumn.join([item.types for item in decoded]).binary().dictionary_encode()
+        dims, kinds = (column.dictionary_encode() for column in input_texts(args.read(some)))
         dim_texts, kind_texts = dims.dictionary.to_pylist(), kinds.dictionary.to_pylist()
         pairs = dims.indices.to_numpy().astype(np.int64) * len(kind_texts) + kinds.indices.to_numpy()
         present, where = np.unique(pairs, return_inverse=True)

@@ -25,7 +25,7 @@ from neuronscope.readers.narrow import constant, narrow
 from neuronscope.readers.pieces import ABSENT, NO_IDS, REFUSED, Piece
 from neuronscope.readers.texts import Spill
 
-__all__ = ["parse_piece", "tokenizer"]
+__all__ = ["argument_texts", "parse_piece", "tokenizer"]
 
 _SOURCES = ("correlation", "external_id", "external_id", "device", "stream", "stream", "bytes", "execution_id")
 _INT64_MIN = -(2**63)
@@ -34,8 +34,10 @@ _id = msgspec.json.Decoder(int | str | float | None)
 _text = msgspec.json.Decoder(str)
 
 _tokenize: Callable[[bytes], dict[str, Any] | None] | None = None
+_members: Callable[[Any, Any, tuple[bytes, ...]], list[tuple[bytearray, bytes]] | None] | None = None
 with contextlib.suppress(ImportError):  # a wheel without it
-    _tokenize = importlib.import_module("neuronscope.readers._tokenizer").tokenize
+    _built = importlib.import_module("neuronscope.readers._tokenizer")
+    _tokenize, _members = _built.tokenize, _built.members
 
 
 def tokenizer() -> str:
@@ -62,6 +64,21 @@ def parse_piece(text: bytes, spill: Spill | None) -> Piece | None:
         if piece is not None:
             return piece
     return pieces.parse_piece(text, spill)
+
+
+def argument_texts(args: pa.Array, keys: tuple[bytes, ...]) -> list[pa.Array] | None:
+    """The JSON texts of some arguments, empty where an event lacks one; None when the plain decoder has to read them.
+
+    Args:
+        args: arguments of some events as JSON texts, an Arrow array of bytes.
+        keys: the arguments' names.
+    """
+    if _members is None or tokenizer() != "native" or args.type != pa.binary() or not len(args):
+        return None
+    _, offsets, data = args.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[args.offset : args.offset + len(args) + 1]
+    found = _members(data if data is not None else b"", bounds, keys)
+    return None if found is None else [_texts(*column).binary() for column in found]
 
 
 def _piece(found: dict[str, Any], spill: Spill | None) -> Piece | None:
