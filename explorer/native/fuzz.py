@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,8 @@ def main() -> int:
         text = mutated(chooser, seeds)
         tried += 1
         accepted += _tokenizer.tokenize(text) is not None
+        cuts = sorted(chooser.randrange(len(text) + 1) for _ in range(4))
+        _tokenizer.members(text, array("i", [0, *cuts, len(text)]), (b"args", b"correlation", b""))
         if tried % 10 == 0:
             compared += 1
             ours, plain = native.parse_piece(text, None), pieces.parse_piece(text, None)
