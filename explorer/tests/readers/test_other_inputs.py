@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from neuronscope.formats import neff
 from neuronscope.formats.errors import FormatError
+from neuronscope.readers import ranks
 from neuronscope.store import Store
 
 
@@ -38,6 +39,54 @@ def test_a_folder_of_ranks_is_one_profile(synthetic: ModuleType, tmp_path: Path)
         "WHERE e.name = x.name AND t.rank = x.rank ORDER BY 1"
     ).to_pylist()
     assert names == [{"rank": 0, "same": True}, {"rank": 2, "same": True}]
+
+
+def test_64_ranks_are_one_profile_with_the_rank_in_every_table(synthetic: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    expected = synthetic.write_ranks(folder, 64, steps=2, calls=6)
+    (folder / "rank7.1751410836.pt.trace.json").write_text('{"traceEvents": []}')
+    profile = Store(tmp_path / "store").add(folder)
+    result = profile.result
+    read = [rank for rank in range(64) if rank != 7]
+    assert result.ranks == tuple(read)
+    assert [row.message.split(":")[0] for row in result.warnings if row.kind == "unreadable_rank"] == ["rank 7"]
+    assert (result.events_in_file, result.stored) == (63 * expected[0].events,) * 2
+    assert result.device_time_ns == 63 * expected[0].kernel_total_ns
+    for table, rows in (("Execution", 12), ("HostOp", 24), ("Gap", 11), ("Step", 2), ("Track", 3)):
+        counts = profile.sql(f'SELECT rank, count(*) AS n FROM "{table}" GROUP BY rank ORDER BY rank').to_pylist()
+        assert counts == [{"rank": rank, "n": rows} for rank in read], table
+    slices = profile.sql(
+        "SELECT t.rank, count(*) AS n FROM Slice s JOIN Track t USING (track_id) GROUP BY 1 ORDER BY 1"
+    ).to_pylist()
+    assert [row["rank"] for row in slices] == read
+    assert len({row["n"] for row in slices}) == 1
+    owners = profile.sql(
+        "SELECT count(*) AS wrong FROM Execution x JOIN SystemProfileEvents e ON e.id = x.event_id "
+        "JOIN HostOp h ON h.event_id = x.op_event_id WHERE h.rank != x.rank OR e.instance_id != 'rank ' || x.rank"
+    ).to_pylist()
+    assert owners == [{"wrong": 0}]
+
+
+def test_a_process_that_dies_costs_its_rank_only(
+    synthetic: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    synthetic.write_ranks(folder, 5, steps=1, calls=5)
+    real = ranks._Worker.read
+
+    def read(self: ranks._Worker, path: Path, into: Path) -> object:
+        if path.name.startswith("rank2."):
+            self._process.kill()
+        return real(self, path, into)
+
+    monkeypatch.setattr(ranks._Worker, "read", read)
+    result = Store(tmp_path / "store").add(folder).result
+    assert result.ranks == (0, 1, 3, 4)
+    assert [row.message for row in result.warnings if row.kind == "unreadable_rank"] == [
+        f"rank 2: {folder}/rank2.1751410836.pt.trace.json: the process that read it ended with code -9 (out of memory?)"
+    ]
 
 
 def test_a_zip_of_one_trace_and_of_ranks(synthetic: ModuleType, tmp_path: Path) -> None:

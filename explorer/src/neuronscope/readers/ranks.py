@@ -1,21 +1,24 @@
 """A folder of traces, one per rank of a job → one profile with the rank as a column.
 
-Each rank is read by a process of its own, as many at once as there are cores, into a folder of its own; then its rows
-are copied beside those of the others with ids moved so that they stay unique. Memory does not grow with the ranks.
+Each rank is read into a folder of its own, by as many processes as there are cores; then its rows are copied beside
+those of the others with ids moved so that they stay unique. Memory does not grow with the ranks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -102,10 +105,16 @@ class RanksReader:
         folders = {rank: store_dir / f".rank-{rank}" for rank in self.ranks.files}
         done = 0
 
+        workers: SimpleQueue[_Worker | None] = SimpleQueue()
+        for _ in range(cores()):
+            workers.put(None)
+
         def one(rank: int) -> IngestResult | str:
             nonlocal done
             folders[rank].mkdir()
-            answer = _read_apart(self.ranks.files[rank], folders[rank])
+            worker = workers.get() or _Worker()
+            answer = worker.read(self.ranks.files[rank], folders[rank])
+            workers.put(worker if worker.alive else None)
             done += 1
             if progress:
                 progress("parse", 0.8 * done / len(folders))
@@ -120,6 +129,9 @@ class RanksReader:
                 raise FormatError(f"{self.source}: no rank can be read: {next(iter(bad.values()))}")
             return self._merge(good, bad, folders, store_dir)
         finally:
+            while not workers.empty():
+                if (worker := workers.get()) is not None:
+                    worker.close()
             for folder in folders.values():
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -262,35 +274,66 @@ def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=arrow_schema(name))
 
 
-def _read_apart(path: Path, folder: Path) -> IngestResult | str:
-    """Read one trace in a process of its own; its result, or in words why not."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from neuronscope.readers.ranks import main; main()", str(path), str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(item for item in sys.path if item),
-            "NEURONSCOPE_HELPERS": "0",  # the ranks share the cores already
-        },
-    )
-    try:
-        answer = pickle.loads(done.stdout)
-    except (pickle.UnpicklingError, EOFError):
-        return f"{path}: the process that read it ended with code {done.returncode} (out of memory?)"
-    return answer if isinstance(answer, IngestResult | str) else f"{path}: unreadable"
+class _Worker:
+    """A process that reads one trace after the other; `read` is called by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from neuronscope.readers.ranks import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(item for item in sys.path if item),
+                "NEURONSCOPE_HELPERS": "0",  # the ranks share the cores already
+            },
+        )
+
+    def read(self, path: Path, folder: Path) -> IngestResult | str:
+        """The result of reading a trace into an empty folder, or in words why there is none."""
+        requests, answers = self._process.stdin, self._process.stdout
+        answer: object = None
+        if requests is not None and answers is not None:
+            try:
+                pickle.dump((str(path), str(folder)), requests)
+                requests.flush()
+                answer = pickle.load(answers)
+            except (OSError, EOFError, pickle.UnpicklingError):
+                self.close()
+                return f"{path}: the process that read it ended with code {self._process.returncode} (out of memory?)"
+        return answer if isinstance(answer, IngestResult | str) else f"{path}: unreadable"
+
+    def close(self) -> None:
+        """End the process."""
+        self.alive = False
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # it may be gone, with a request unread
+                    pipe.close()
+        self._process.wait()
 
 
 def main() -> None:
-    """Read one trace; its pickled result goes to standard output. Arguments: the trace, an empty folder."""
+    """Read traces: of each request on standard input a pickled result on standard output. Ends with its caller."""
     from neuronscope.readers import ingest
 
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    try:
-        answer: IngestResult | str = ingest(sys.argv[1], sys.argv[2])
-    except (FormatError, OSError) as error:
-        answer = str(error)
-    pickle.dump(answer, answers, protocol=5)
-    answers.close()
+    os.dup2(2, 1)  # nothing else may write among the answers
+    requests: SimpleQueue[tuple[str, str]] = SimpleQueue()
+
+    def listen() -> None:
+        with contextlib.suppress(EOFError):
+            while True:
+                requests.put(pickle.load(sys.stdin.buffer))
+        os._exit(0)  # also while a trace is read: nobody waits for it any more
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        try:
+            answer: IngestResult | str = ingest(*requests.get())
+        except (FormatError, OSError) as error:
+            answer = str(error)
+        pickle.dump(answer, answers, protocol=5)
+        answers.flush()
