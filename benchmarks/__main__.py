@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-MODULES = ("accuracy", "coverage", "dispatch", "ingest", "tiles")
+MODULES = ("accuracy", "compiler", "coverage", "simulator", "dispatch", "ingest", "tiles")
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 

@@ -14,6 +14,23 @@ namespace {
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
 
+// An attribute of a Python object; each name becomes a Python string only once.
+py::object attribute(py::handle object, PyObject* name) {
+  PyObject* value = PyObject_GetAttr(object.ptr(), name);
+  if (!value) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(value);
+}
+
+#define NAME(text)                                                  \
+  ([] {                                                             \
+    static PyObject* const name = PyUnicode_InternFromString(text); \
+    return name;                                                    \
+  }())
+
+int64_t integer(py::handle object, PyObject* name) { return PyLong_AsLongLong(attribute(object, name).ptr()); }
+
+int64_t item(py::handle pair, Py_ssize_t place) { return PyLong_AsLongLong(PyTuple_GET_ITEM(pair.ptr(), place)); }
+
 // Reads the Python objects of one program.
 class Reader {
  public:
@@ -41,9 +58,9 @@ class Reader {
       Item made;
       if (Py_TYPE(item.ptr()) == reinterpret_cast<PyTypeObject*>(loop_.ptr())) {
         made.loop = text.loops++;
-        made.count = item.attr("count").cast<int64_t>();
-        loops_.emplace_back(item.attr("name").cast<std::string>(), made.loop);
-        made.body = body(item.attr("body").cast<py::tuple>(), times * made.count);
+        made.count = attribute(item, NAME("count")).cast<int64_t>();
+        loops_.emplace_back(attribute(item, NAME("name")).cast<std::string>(), made.loop);
+        made.body = body(attribute(item, NAME("body")).cast<py::tuple>(), times * made.count);
         loops_.pop_back();
       } else {
         made.text = static_cast<int>(text.instructions.size());
@@ -60,14 +77,13 @@ class Reader {
  private:
   Instruction instruction(py::handle item) {
     Instruction made;
-    auto engine = item.attr("engine").cast<std::string>();
-    auto queue = item.attr("queue").cast<std::string>();
-    made.dma = !queue.empty();
-    made.engine = text.engines.number(engine);
-    made.stream = text.streams.number(made.dma ? queue : engine);
-    made.tensor_engine = engine == "Tensor";
-    auto operands = item.attr("operands").cast<py::tuple>();
-    py::object roles = roles_[item.attr("opcode")];
+    py::object engine = attribute(item, NAME("engine")), queue = attribute(item, NAME("queue"));
+    made.dma = PyObject_IsTrue(queue.ptr());
+    made.engine = number(text.engines, engine_numbers_, engine);
+    made.stream = number(text.streams, stream_numbers_, made.dma ? queue : engine);
+    made.tensor_engine = PyUnicode_CompareWithASCIIString(engine.ptr(), "Tensor") == 0;
+    auto operands = py::reinterpret_borrow<py::tuple>(attribute(item, NAME("operands")));
+    py::object roles = roles_[attribute(item, NAME("opcode"))];
     bool accumulate = true;
     std::string indexed;
     for (py::handle pair : operands) {  // plain attributes that decide what an access does
@@ -96,20 +112,28 @@ class Reader {
       if (access.writes) text.written[access.buffer] = true;
       made.accesses.push_back(std::move(access));
     }
-    for (py::handle wait : item.attr("waits").cast<py::tuple>()) {
-      made.waits.push_back({text.semaphores.number(wait.attr("semaphore").cast<std::string>()),
-                            wait.attr("value").cast<int64_t>(), steps(wait.attr("steps"))});
+    for (py::handle wait : attribute(item, NAME("waits")).cast<py::tuple>()) {
+      made.waits.push_back({text.semaphores.number(attribute(wait, NAME("semaphore")).cast<std::string>()),
+                            attribute(wait, NAME("value")).cast<int64_t>(), steps(attribute(wait, NAME("steps")))});
     }
-    for (py::handle signal : item.attr("signals").cast<py::tuple>()) {
-      made.signals.push_back({text.semaphores.number(signal.attr("semaphore").cast<std::string>()),
-                              signal.attr("increment").cast<int64_t>()});
+    for (py::handle signal : attribute(item, NAME("signals")).cast<py::tuple>()) {
+      made.signals.push_back({text.semaphores.number(attribute(signal, NAME("semaphore")).cast<std::string>()),
+                              attribute(signal, NAME("increment")).cast<int64_t>()});
     }
     return made;
   }
 
+  // The number of a name, looked up by the Python string's identity first.
+  int number(Names& names, std::unordered_map<PyObject*, int>& known, const py::object& name) {
+    auto found = known.find(name.ptr());
+    if (found != known.end()) return found->second;
+    kept_.push_back(name);
+    return known.emplace(name.ptr(), names.number(name.cast<std::string>())).first->second;
+  }
+
   Access access(py::handle value) {
     Access made{};
-    py::object name = value.attr("buffer");
+    py::object name = attribute(value, NAME("buffer"));
     auto known = buffers_.find(name.ptr());
     if (known == buffers_.end()) {  // an equal name that is another object
       auto found = by_name_.find(name.cast<std::string>());
@@ -119,11 +143,11 @@ class Reader {
     }
     made.buffer = known->second;
     const Buffer& buffer = text.buffers[made.buffer];
-    made.bytes = sizes_[value.attr("dtype")].cast<int64_t>();
-    made.offset = value.attr("offset").cast<int64_t>();
-    made.partitions = value.attr("partitions").cast<int64_t>();
-    made.start_partition = value.attr("start_partition").cast<int64_t>();
-    made.steps = steps(value.attr("steps"));
+    made.bytes = sizes_[attribute(value, NAME("dtype"))].cast<int64_t>();
+    made.offset = integer(value, NAME("offset"));
+    made.partitions = integer(value, NAME("partitions"));
+    made.start_partition = integer(value, NAME("start_partition"));
+    made.steps = steps(attribute(value, NAME("steps")));
     made.rectangle = buffer.tensor && made.bytes == buffer.element_bytes;
     auto extend = [&](int64_t stride, int64_t size) {
       int64_t reach = stride * (size - 1);
@@ -136,10 +160,9 @@ class Reader {
         made.columns += reach;
       }
     };
-    extend(value.attr("partition_stride").cast<int64_t>(), made.partitions);
-    for (py::handle pair : value.attr("free").cast<py::tuple>()) {
-      auto both = py::reinterpret_borrow<py::tuple>(pair);
-      extend(both[0].cast<int64_t>(), both[1].cast<int64_t>());
+    extend(integer(value, NAME("partition_stride")), made.partitions);
+    for (py::handle pair : py::reinterpret_borrow<py::tuple>(attribute(value, NAME("free")))) {
+      extend(item(pair, 0), item(pair, 1));
     }
     return made;
   }
@@ -161,7 +184,7 @@ class Reader {
   const py::dict& roles_;
   py::module_ module_;
   py::object access_, loop_;
-  std::unordered_map<PyObject*, int> buffers_;
+  std::unordered_map<PyObject*, int> buffers_, engine_numbers_, stream_numbers_;
   std::unordered_map<std::string, int> by_name_;
   std::vector<py::object> kept_;
   std::vector<std::pair<std::string, int>> loops_;

@@ -35,6 +35,18 @@ def test_more_columns_than_an_accumulator_and_more_depth_than_a_load(oracle, ate
     oracle([aten_call(aten.mm.default, X, Y)], inputs, tolerance=0.1)
 
 
+@pytest.mark.parametrize("right", [False, True])
+def test_more_depth_than_sbuf(oracle, aten_call, right):
+    inputs = [values((5, 20_000), torch.bfloat16, 1) * 0.02, matrix(20_000, 130, torch.bfloat16, right, 2)]
+    oracle([aten_call(aten.addmm.default, Z, X, Y)], [*inputs, values((130,), torch.bfloat16, 3)], tolerance=0.1)
+
+
+def test_several_tiles_of_rows_that_are_turned_or_loaded_together(oracle, aten_call):
+    y = values((300, 600), torch.bfloat16, 2)
+    for turned in (False, True):
+        oracle([aten_call(aten.mm.default, X, Y)], [matrix(900, 300, torch.bfloat16, turned, 1), y], tolerance=0.2)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_bmm(oracle, aten_call, dtype):
     x, y = values((3, 40, 64), dtype, 1), values((3, 64, 50), dtype, 2)

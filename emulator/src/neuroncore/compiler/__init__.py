@@ -3,9 +3,8 @@
 Start reading at `PASSES`; each pass is a plain function from one immutable form to the next and lives in the module of
 its name:
 
-    graph → decompose → Module of primitives → drop_unused → split_reductions → fuse → Kernels → tile → Tiled →
-    allocate → pipeline → Ordered
-          → synchronize → Program
+    graph → decompose → Module of primitives → drop_unused → split_reductions → split_contractions → fuse → Kernels
+          → tile → Tiled → allocate → pipeline → Ordered → synchronize → Program
 
 `compile_program(graph, target)` runs them all, `dump(graph, after="fuse")` prints the form a pass leaves.
 
@@ -21,6 +20,7 @@ from typing import Any
 
 from neuroncore.compiler import attention, convolutions, indexing, losses, optimizers, randoms
 from neuroncore.compiler.allocate import allocate
+from neuroncore.compiler.contract import split_contractions
 from neuroncore.compiler.decompose import decompose
 from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse, split_reductions
 from neuroncore.compiler.ir import Buffer, Module, format_module, reads, writes
@@ -222,6 +222,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("decompose", lambda graph, target: decompose(graph), format_module, _check_module),
     Pass("drop_unused", lambda module, target: drop_unused(module), format_module, _check_module),
     Pass("split_reductions", lambda module, target: split_reductions(module), format_module, _check_module),
+    Pass("split_contractions", lambda module, target: split_contractions(module), format_module, _check_module),
     Pass(
         "fuse",
         lambda module, target: fuse(module, target.sbuf_usable_bytes_per_partition * 9 // 10),

@@ -109,6 +109,8 @@ class _Product(StepEmitter):
         limit = self.tiler.target.sbuf_usable_bytes_per_partition
         epilogue = len({k for s in self.selection.steps for k in (*s.inputs(), *s.outputs())})
         rows = _STATIONARY if self.a.turned else min(-(-self.m // _STATIONARY) * _STATIONARY, 4 * _STATIONARY)
+        while rows > _STATIONARY and 2 * self.k_tiles * rows * self.size > limit // 3:
+            rows -= _STATIONARY
         stationary = 2 * self.k_tiles * rows * self.size
         staging = _STAGES * min(_CHUNK, self.k) * self.size * (int(self.a.turned) + int(self.b.turned))
         free = limit - stationary - staging - 4096
