@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 
 from neuroncore.targets import Target, load_target
 
-__all__ = ["Case", "launched", "running"]
+__all__ = ["FROM_HOST_BYTES_PER_SECOND", "TO_HOST_BYTES_PER_SECOND", "Case", "host_ns", "launched", "running"]
+
+#: Copies between host and device, bytes per second, both from entries of the split "calibrate" (trn1): 33.6 MB to the
+#: device in 4081 us (trnsci-h2d), 16.8 MB from it in 2994 us (trnsci-d2h).
+FROM_HOST_BYTES_PER_SECOND = 33_554_432 / 4081e-6
+TO_HOST_BYTES_PER_SECOND = 16_777_216 / 2994e-6
 
 #: Physical cores that share an HBM stack, where it is not one (Trainium2 and 3: four stacks for eight cores).
 CORES_PER_STACK = {"trn2": 2, "trn3": 2}
@@ -44,6 +49,11 @@ class Case:
         target = load_target(self.target)
         compute = self.flops / self.cores / target.peak_flops_per_second(self.dtype)
         return compute * 1e9, self.bytes / self.cores / target.hbm_bytes_per_second * 1e9
+
+
+def host_ns(given: float, returned: float) -> float:
+    """Copying that many bytes to the device and back from it, in nanoseconds: part of a latency that the host sees."""
+    return (given / FROM_HOST_BYTES_PER_SECOND + returned / TO_HOST_BYTES_PER_SECOND) * 1e9
 
 
 def launched(target: Target, program_ns: float, *, executions: int = 1, profiled: bool = False) -> float:

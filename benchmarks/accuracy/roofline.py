@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Roofline", "fit"]
+__all__ = ["Observation", "Roofline", "fit"]
 
+#: Compute bound, memory bound, published, in nanoseconds.
 Observation = tuple[float, float, float]
 
 

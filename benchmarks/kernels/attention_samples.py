@@ -141,11 +141,11 @@ def allocated(length: int, width: int, dtype: str, target: Target) -> float:
             total = small.take()
             w.emit("tensor_reduce", dst=total, data=parts, op="add")
             w.emit("reciprocal", dst=total, data=total)
-            bank = sums.take().columns(0, width)
+            summed = sums.take().columns(0, width)
             for i, value in enumerate(values):
-                w.matmul(bank, turn.columns(i * 128, i * 128 + 128), value, first=i == 0)
+                w.matmul(summed, turn.columns(i * 128, i * 128 + 128), value, first=i == 0)
             result = results.take()
-            w.activate(result, bank, "copy", scale=total)
+            w.activate(result, summed, "copy", scale=total)
             w.dma(out.rows(q * 128 % length, 128), result, "qOut", "GpSimd")
         return w.time_ns()
 
@@ -181,10 +181,10 @@ def forward(length: int, width: int, dtype: str, target: Target, *, causal: bool
             query, row, most = queries.take(), scores.take(), best.take()
             w.dma(query, q_hbm.rows(0, width), "qQ")
             for j, (start, size) in enumerate(chunks(large, BANK)):
-                bank = banks.take().columns(0, size)
-                w.matmul(bank, query.access(), keys.columns(start, start + size), first=True)
+                score = banks.take().columns(0, size)
+                w.matmul(score, query.access(), keys.columns(start, start + size), first=True)
                 part = row.columns(start, start + size)
-                w.copy(part, bank, "Scalar")
+                w.copy(part, score, "Scalar")
                 if causal:
                     w.emit("affine_select", dst=part, data=part, pattern=((-1, size),), on_false_value=LEAST)
                 w.emit("tensor_reduce", dst=most.columns(j, j + 1), data=part, op="max")
@@ -205,10 +205,10 @@ def forward(length: int, width: int, dtype: str, target: Target, *, causal: bool
                 for a in range(0, size, 128):
                     w.transpose(bank.columns(a, a + 128), weight.columns(start + a, start + a + 128))
                 w.copy(turn.columns(start, start + size), bank.columns(0, size))
-            bank = sums.take().columns(0, width)
+            summed = sums.take().columns(0, width)
             for i, value in enumerate(values):
-                w.matmul(bank, turn.columns(i * 128, i * 128 + 128), value.access(), first=i == 0)
-            w.emit("tensor_tensor", dst=result, data1=result, data2=bank, op="add")
+                w.matmul(summed, turn.columns(i * 128, i * 128 + 128), value.access(), first=i == 0)
+            w.emit("tensor_tensor", dst=result, data1=result, data2=summed, op="add")
             w.activate(alpha, maximum, "exp", scale=-1.0)
             w.activate(total, total, "log")
             w.emit("tensor_tensor", dst=total, data1=total, data2=maximum, op="add")

@@ -16,7 +16,7 @@ from neuroncore.targets import Target
 
 from benchmarks.kernels.writer import BANK, Writer, chunks, steady_ns
 
-__all__ = ["Layer", "fused", "network_ns"]
+__all__ = ["Layer", "Pool", "fused", "network_ns"]
 
 
 def fused(
@@ -76,18 +76,44 @@ class Layer:
     residual: bool = False
 
 
-def network_ns(layers: tuple[Layer, ...], batch: int, target: Target) -> float:
+@dataclass(frozen=True)
+class Pool:
+    """A pooling of one image to `size` by `size` windows of `window` elements, on VectorE."""
+
+    channels: int
+    size: int
+    window: int
+
+
+def network_ns(layers: tuple[Layer | Pool, ...], batch: int, target: Target) -> float:
     """Time of all layers in a row; equal ones are played once."""
-    times: dict[tuple[Layer, bool], float] = {}
+    times: dict[tuple[Layer | Pool, bool], float] = {}
     total = 0.0
     for layer in layers:
         columns = batch * layer.size**2
+        if isinstance(layer, Pool):
+            total += _pool_ns(layer, columns, target)
+            continue
         tiles = -(-layer.channels // 128) * layer.stride**2 + (1 + layer.residual) * -(-layer.out_channels // 128)
         resident = tiles * columns * 2 <= target.sbuf_usable_bytes_per_partition // 2
         if (layer, resident) not in times:
             times[layer, resident] = _layer_ns(layer, columns, resident=resident, target=target)
         total += times[layer, resident]
     return total
+
+
+def _pool_ns(pool: Pool, columns: int, target: Target) -> float:
+    """One reduction per piece of a row of windows and tile of channels."""
+    width, parts = min(columns, max(1, 8192 // pool.window)), min(pool.channels, 128)
+
+    def play(count: int) -> float:
+        w = Writer("pool", target)
+        sources, results = w.ring(2, width * pool.window, "bf16", parts), w.ring(2, width, "bf16", parts)
+        for _ in range(count):
+            w.emit("tensor_reduce", dst=results.take().columns(0, 1), data=sources.take(), op="max")
+        return w.time_ns()
+
+    return steady_ns(play, -(-columns // width) * -(-pool.channels // 128))
 
 
 def _layer_ns(layer: Layer, columns: int, *, resident: bool, target: Target) -> float:

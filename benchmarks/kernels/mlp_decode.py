@@ -282,8 +282,8 @@ class _Kernel:
                     into = result.columns(start + a, start + a + n, (0, p.tokens))
                     psum = banks[j // factor].columns(0, n, (at, at + p.tokens))
                     if p.scales == "row":
-                        scaling = scale.columns(start + a, start + a + n, (0, p.tokens))
-                        w.emit("tensor_tensor", dst=into, data1=psum, data2=scaling, op="multiply")
+                        scales = scale.columns(start + a, start + a + n, (0, p.tokens))
+                        w.emit("tensor_tensor", dst=into, data1=psum, data2=scales, op="multiply")
                     else:
                         scaling = scale.columns(0, 1, (0, p.tokens)) if p.scales else None
                         interleaved(w, j, into, psum, scale=scaling)
@@ -303,9 +303,9 @@ class _Kernel:
             narrow = w.banks(dtype="bf16")
             blocks = self.width // 128
             for k in range(blocks):
-                bank = narrow.take().columns(0, 128, (0, p.tokens))
-                w.transpose(bank, result.columns(k * p.tokens, (k + 1) * p.tokens))
-                interleaved(w, k, stored.access((0, p.tokens), ((blocks, 128),), offset=k), bank)
+                turned = narrow.take().columns(0, 128, (0, p.tokens))
+                w.transpose(turned, result.columns(k * p.tokens, (k + 1) * p.tokens))
+                interleaved(w, k, stored.access((0, p.tokens), ((blocks, 128),), offset=k), turned)
         w.dma(
             self.out.rows(0, p.tokens, (0, self.width)), stored.columns(0, self.width, (0, p.tokens)), "qOut", "Scalar"
         )

@@ -15,6 +15,7 @@ the cores exchange and add half of the result each.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from neuroncore.isa import Tile
 from neuroncore.targets import Target
@@ -227,8 +228,9 @@ class _Kernel:
                 )  # fmt: skip
 
     def project(
-        self, hidden: list[Tile], lengths: list[int], weight, inner: list[Tile], *, bias, function, multiply
-    ) -> None:  # type: ignore[no-untyped-def]
+        self, hidden: list[Tile], lengths: list[int], weight: Any, inner: list[Tile], *, bias: Any, function: bool,
+        multiply: bool,
+    ) -> None:  # fmt: skip
         """Gate or up: PSUM holds all rows and columns of the tile while H is streamed."""
         p, w = self.p, self.w
         pieces = chunks(self.columns, BANK)

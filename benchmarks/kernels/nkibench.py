@@ -151,8 +151,8 @@ def rope(width: int, length: int, target: Target) -> float:
                 w.emit("tensor_tensor", dst=product, data1=a, data2=b, op="multiply")
                 products.append(product)
             result = results.take()
-            for part, (a, b), op in (((0, half), (0, 3), "subtract"), ((half, width), (1, 2), "add")):
-                w.emit("tensor_tensor", dst=result.columns(0, BANK, part), data1=products[a], data2=products[b], op=op)
+            for part, (p, q), op in (((0, half), (0, 3), "subtract"), ((half, width), (1, 2), "add")):
+                w.emit("tensor_tensor", dst=result.columns(0, BANK, part), data1=products[p], data2=products[q], op=op)
             w.dma(out.rows(0, width, span), result, "qOut", "GpSimd")
         return w.time_ns()
 
@@ -193,9 +193,9 @@ def matmul(m: int, k: int, n: int, target: Target, *, rows_first: bool = True) -
                         part = chunk.take()
                         w.dma(part.columns(0, size), x.rows(row % 32 * 128, 128, (0, size)), "qX")
                         for a in range(0, size, 128):
-                            bank = turn.take().columns(0, 128)
-                            w.transpose(bank, part.columns(a, a + 128))
-                            w.activate(stationary.columns(start + a, start + a + 128), bank, "copy")
+                            turned = turn.take().columns(0, 128)
+                            w.transpose(turned, part.columns(a, a + 128))
+                            w.activate(stationary.columns(start + a, start + a + 128), turned, "copy")
                 else:
                     for i in range(deep):
                         w.dma(stationary.columns(i * 128, i * 128 + 128), x.rows(0, 128, (0, 128)), "qX")
@@ -257,9 +257,9 @@ def batched_matmul(batch: int, m: int, k: int, n: int, target: Target) -> float:
             for a in range(0, COLUMNS, 128):
                 part = loaded.take()
                 w.dma(part, x.rows(0, 128), "qX")
-                bank = turn.take().columns(0, 128, (0, k))
-                w.transpose(bank, part.access())
-                w.activate(stationary.columns(a, a + 128), bank, "copy")
+                turned = turn.take().columns(0, 128, (0, k))
+                w.transpose(turned, part.access())
+                w.activate(stationary.columns(a, a + 128), turned, "copy")
             for a in range(0, COLUMNS, 128):
                 result = results.take()
                 for j in range(0, COLUMNS, BANK):
@@ -314,9 +314,9 @@ def normalized_matmul(m: int, k: int, n: int, target: Target, *, add: bool, afte
                 normalize(tile.access())
             stationary = left.take()
             for i in range(deep):
-                bank = turn.take().columns(0, 128)
-                w.transpose(bank, tile.columns(i * 128, i * 128 + 128))
-                w.activate(stationary.columns(i * 128, i * 128 + 128), bank, "copy")
+                turned = turn.take().columns(0, 128)
+                w.transpose(turned, tile.columns(i * 128, i * 128 + 128))
+                w.activate(stationary.columns(i * 128, i * 128 + 128), turned, "copy")
             result = results.take()
             for j in range(wide):
                 bank = psum.take()

@@ -36,20 +36,20 @@ def projection(tokens: int, hidden: int, columns: int, dtype: str, target: Targe
             w.emit("activation_reduce", dst=square, data=tile, op="square", reduce_res=total)
             w.activate(total, total, "rsqrt", scale=1 / hidden)
             for start, size in chunks(hidden, BANK):
-                part = tile.columns(start, start + size)
-                w.emit("tensor_scalar", dst=part, data=part, op0="multiply", operand0=total)
+                piece = tile.columns(start, start + size)
+                w.emit("tensor_scalar", dst=piece, data=piece, op0="multiply", operand0=total)
                 bank = turn.take()
                 for a in range(0, size, 128):
                     w.transpose(bank.columns(a, a + 128), tile.columns(start + a, start + a + 128))
                 w.copy(turned.columns(start, start + size), bank.columns(0, size))
             result = results.take()
             for start, size in chunks(columns, BANK):
-                bank = psum.take().columns(0, size)
+                sums = psum.take().columns(0, size)
                 for i, part in enumerate(weights):
                     w.matmul(
-                        bank, turned.columns(i * 128, i * 128 + 128), part.columns(start, start + size), first=i == 0
+                        sums, turned.columns(i * 128, i * 128 + 128), part.columns(start, start + size), first=i == 0
                     )
-                w.copy(result.columns(start, start + size), bank, "Scalar")
+                w.copy(result.columns(start, start + size), sums, "Scalar")
             w.dma(out.rows(t * 128, 128), result, "qOut", "GpSimd")
         return w.time_ns()
 

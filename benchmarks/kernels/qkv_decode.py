@@ -88,8 +88,8 @@ def time_ns(p: QkvDecode, target: Target) -> float:
                     at = k % factor if tiled == tile else 0
                     for j, (a, n) in enumerate(pieces):
                         into = banks[j].columns(0, n, (at * tile, at * tile + p.tokens))
-                        part = weights.columns(k * columns + a, k * columns + a + n)
-                        w.matmul(into, hidden.column(start // 128 + k), part, first=not seen[at], tile_columns=tiled)
+                        piece = weights.columns(k * columns + a, k * columns + a + n)
+                        w.matmul(into, hidden.column(start // 128 + k), piece, first=not seen[at], tile_columns=tiled)
                     seen[at] = True
             for j, (a, n) in enumerate(pieces):
                 into = result.columns(a, a + n)

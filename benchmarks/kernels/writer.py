@@ -108,11 +108,13 @@ class Writer:
         """A transfer."""
         self.b.emit("dma_copy", dst=dst, src=src, queue=queue, engine=engine)
 
-    def matmul(self, dst: Access, stationary: Access, moving: Access, *, first: bool, **modes: Any) -> None:
+    def matmul(
+        self, dst: Access | Tile, stationary: Access | Tile, moving: Access | Tile, *, first: bool, **modes: Any
+    ) -> None:
         """One pass of the PE array."""
         self.b.emit("nc_matmul", dst=dst, stationary=stationary, moving=moving, accumulate=not first, **modes)
 
-    def transpose(self, dst: Access, data: Access) -> None:
+    def transpose(self, dst: Access | Tile, data: Access | Tile) -> None:
         """A transposition on the PE array."""
         self.b.emit("nc_transpose", dst=dst, data=data)
 

@@ -6,10 +6,10 @@ import re
 
 from neuroncore.targets import load_target
 
-from benchmarks.accuracy.case import Case, launched
+from benchmarks.accuracy.case import Case, host_ns, launched
 from benchmarks.accuracy.entries import Entry, Skip
 from benchmarks.kernels import convolution
-from benchmarks.kernels.convolution import Layer
+from benchmarks.kernels.convolution import Layer, Pool
 from benchmarks.kernels.writer import BANK
 
 __all__ = ["NAME", "recognise"]
@@ -62,9 +62,9 @@ def _fused(entry: Entry) -> Case:
     )  # fmt: skip
 
 
-def _resnet(depth: str, size: int) -> list[Layer]:
+def _resnet(depth: str, size: int) -> list[Layer | Pool]:
     stages, bottleneck = _RESNETS[depth]
-    layers = [Layer(3, 64, size // 2, 7, 2)]
+    layers: list[Layer | Pool] = [Layer(3, 64, size // 2, 7, 2), Pool(64, size // 4, 9)]
     channels, size = 64, size // 4
     for stage, blocks in enumerate(stages):
         inner = 64 << stage
@@ -82,17 +82,19 @@ def _resnet(depth: str, size: int) -> list[Layer]:
             if channels != outer:
                 layers.append(Layer(channels, outer, size, 1, stride))
             channels = outer
-    return [*layers, Layer(channels, 1000, 1, 1)]
+    return [*layers, Pool(channels, 1, size**2), Layer(channels, 1000, 1, 1)]
 
 
-def _vgg(depth: str, size: int) -> list[Layer]:
-    layers, channels = [], 3
+def _vgg(depth: str, size: int) -> list[Layer | Pool]:
+    layers: list[Layer | Pool] = []
+    channels = 3
     for stage, count in enumerate(_VGGS[depth]):
         out = min(512, 64 << stage)
         for _ in range(count):
             layers.append(Layer(channels, out, size, 3))
             channels = out
         size //= 2
+        layers.append(Pool(channels, size, 4))
     return [*layers, Layer(channels * size**2, 4096, 1, 1), Layer(4096, 4096, 1, 1), Layer(4096, 1000, 1, 1)]
 
 
@@ -109,10 +111,13 @@ def _network(entry: Entry, kind: str, depth: str) -> Case:
         raise Skip("a batch over 512")
     layers = tuple((_resnet if kind == "resnet" else _vgg)(depth, size))
     target = load_target(entry.target)
-    weights = sum(layer.channels * layer.out_channels * layer.kernel**2 for layer in layers)
-    flops = sum(2.0 * x.channels * x.out_channels * x.kernel**2 * x.size**2 for x in layers)
+    products = [layer for layer in layers if isinstance(layer, Layer)]
+    weights = sum(x.channels * x.out_channels * x.kernel**2 for x in products)
+    flops = sum(2.0 * x.channels * x.out_channels * x.kernel**2 * x.size**2 for x in products)
+    given = 4.0 * batch * 3 * size**2
+    copied = host_ns(given, 4000.0 * batch) if "host" in entry.measures else 0.0
     return Case(
-        NAME, target.name, batch * flops, 2.0 * (weights + batch * 3 * size**2), "bf16",
-        lambda: launched(target, convolution.network_ns(layers, batch, target)),
-        how="composition: a program per layer", key=("network", layers, batch),
+        NAME, target.name, batch * flops, 2.0 * weights + given, "bf16",
+        lambda: launched(target, convolution.network_ns(layers, batch, target)) + copied,
+        how="composition: a program per layer, images from the host", key=("network", layers, batch, copied),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from neuroncore.targets import Target, load_target
 
-from benchmarks.accuracy.case import Case, launched
+from benchmarks.accuracy.case import Case, host_ns, launched
 from benchmarks.accuracy.collectives import collective_ns
 from benchmarks.accuracy.entries import Entry, Skip
 from benchmarks.kernels import attention_decode, mlp_decode, qkv_decode
@@ -56,9 +56,6 @@ class Decoder:
     window: int = 0
     cross: bool = False
 
-
-#: What the device copies to the host, bytes per second: 16.8 MB in 2994 us (trnsci-d2h, split calibrate).
-HOST_BYTES_PER_SECOND = 16_777_216 / 2994e-6
 
 _BASE, _LARGE = Encoder(12, 768, 3072, 12), Encoder(24, 1024, 4096, 16)
 
@@ -161,7 +158,8 @@ def _encoder(entry: Entry, c: Encoder) -> Case:
     weights = parameters * (1 if c.shared else c.layers) + c.hidden * c.vocabulary
     # Latency is the host's: hidden states or logits go there in fp32. A vision model returns a thousand classes.
     returned = 4.0 * (1000 * batch if c.patch and "clip" not in entry.workload else tokens * (c.vocabulary or c.hidden))
-    copied = returned / HOST_BYTES_PER_SECOND * 1e9 if "host" in entry.measures else 0.0
+    given = 4.0 * batch * 3 * (length - 1) * c.patch**2 + 4.0 * tokens
+    copied = host_ns(given, returned) if "host" in entry.measures else 0.0
     head = max(
         2.0 * tokens * c.hidden * c.vocabulary / target.peak_flops_per_second("bf16"),
         (2.0 * c.hidden + 4.0 * tokens) * c.vocabulary / target.hbm_bytes_per_second,

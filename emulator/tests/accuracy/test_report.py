@@ -58,6 +58,12 @@ def test_the_roofline_is_fitted_on_the_calibrate_entries():
     assert run(entries).roofline != run(changed).roofline
 
 
+def test_a_file_without_calibrate_entries_takes_the_roofline_of_the_shipped_ones():
+    shipped = [e for e in read(DEFAULT)[0] if e.fitted]
+    tests = [e for e in quick() if not e.fitted][:3]
+    assert run(tests).roofline == run([*tests, *shipped]).roofline
+
+
 def test_a_roofline_finds_the_numbers_that_made_its_observations():
     bounds = [(10.0**i, 10.0**j) for i in range(3, 7) for j in range(3, 7)]
     made = [(c, m, 20_000 + max(c / 0.5, m / 0.8)) for c, m in bounds]
