@@ -257,3 +257,13 @@ def test_every_macro_describes_its_columns():
         known = set(own.EXECUTION.schema.names) | set(own.HOST_OP.schema.names)
         missing = [column for column in columns if column not in comment and column not in known]
         assert not missing, f"{file.name}: {missing}"
+
+
+def test_answers_are_kept_per_range_and_only_a_few(build_tables, rmsnorm):
+    profile = Profile("p", build_tables(rmsnorm))
+    first = profile.analyse("launches")
+    assert profile.analyse("launches") is profile.analyse("launches", profile.default_range) is first
+    start, end = profile.bounds
+    for at in range(40):
+        assert profile.analyse("lanes", profile.range(start + at, end)).rows
+    assert profile.analyse("launches") is not first

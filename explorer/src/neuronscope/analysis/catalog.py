@@ -17,7 +17,7 @@ from neuronscope.formats.errors import NeuronscopeError
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile, Range
 
-__all__ = ["ANALYSES", "Analysis", "Found", "UnknownAnalysisError", "analyse"]
+__all__ = ["ANALYSES", "Analysis", "Found", "UnknownAnalysisError", "analyse", "range_of"]
 
 Row = dict[str, Any]
 
@@ -179,6 +179,20 @@ ANALYSES: Mapping[str, Analysis] = {
 }
 
 
+def range_of(profile: Profile, name: str, selected: Range | None = None) -> Range:
+    """The range an analysis is about when asked for `selected`.
+
+    Raises:
+        UnknownAnalysisError: there is no such analysis.
+    """
+    analysis = ANALYSES.get(name)
+    if analysis is None:
+        raise UnknownAnalysisError(f"no analysis {name!r}. There are: {', '.join(ANALYSES)}")
+    if not analysis.ranged:
+        return profile.whole_range
+    return selected or (profile.whole_range if analysis.whole else profile.default_range)
+
+
 def analyse(profile: Profile, name: str, selected: Range | None = None) -> Found:
     """Run one analysis.
 
@@ -191,12 +205,8 @@ def analyse(profile: Profile, name: str, selected: Range | None = None) -> Found
     Raises:
         UnknownAnalysisError: there is no such analysis.
     """
-    analysis = ANALYSES.get(name)
-    if analysis is None:
-        raise UnknownAnalysisError(f"no analysis {name!r}. There are: {', '.join(ANALYSES)}")
-    chosen = selected or (profile.whole_range if analysis.whole else profile.default_range)
-    if not analysis.ranged:
-        chosen = profile.whole_range
+    chosen = range_of(profile, name, selected)
+    analysis = ANALYSES[name]
     call = RANGE_ARGUMENTS if analysis.ranged else "()"
     rows = profile.rows(f"SELECT * FROM {analysis.macro}{call}", chosen.parameters)
     more = {key: tuple(profile.rows(f"SELECT * FROM {macro}()")) for key, macro in analysis.more.items()}

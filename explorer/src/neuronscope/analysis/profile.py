@@ -69,6 +69,7 @@ SQL_FILES = (
     "insights",
 )
 """Macros of `sql/`, in order of use."""
+_KEPT = 32  # answers of analyses
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Profile:
         self._connection = duckdb.connect(config={"threads": 2})
         self._lock = Lock()
         self._created: set[str] = set()
+        self._found: dict[tuple[str, Range], Found] = {}
         self._files: dict[str, list[Path]] = {}
         self._whole: dict[str, Path] = {}  # tables that are one file with all columns
         self._points: dict[tuple[str, str], PointRows] = {}
@@ -396,10 +398,21 @@ class Profile:
         return summarize(self, selected)
 
     def analyse(self, name: str, selected: Range | None = None) -> Found:
-        """One of the analyses of `neuronscope.analysis.catalog`: steps, insights, overlap, ranks, memory, …."""
-        from neuronscope.analysis.catalog import analyse
+        """One of the analyses of `neuronscope.analysis.catalog`: steps, insights, overlap, ranks, memory, ….
 
-        return analyse(self, name, selected)
+        A profile does not change, so the last few answers are kept.
+        """
+        from neuronscope.analysis.catalog import analyse, range_of
+
+        key = name, range_of(self, name, selected)
+        found = self._found.get(key)
+        if found is None:
+            found = analyse(self, *key)
+            with self._lock:
+                if len(self._found) >= _KEPT:
+                    self._found.pop(next(iter(self._found)))
+                self._found[key] = found
+        return found
 
     def operators(self, selected: Range | None = None) -> Operators:
         """The operator table of a range; see `neuronscope.analysis.operators`."""

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, roofline, top
-from neuronscope.analysis.catalog import ANALYSES, UnknownAnalysisError, analyse
+from neuronscope.analysis.catalog import ANALYSES, UnknownAnalysisError
 from neuronscope.analysis.events import UnknownEventError
 from neuronscope.analysis.library import of_stored
 from neuronscope.analysis.overview import overview as overview_of
@@ -209,7 +209,7 @@ def create_app(
         profile = find(request.path_params["p"])
         given = "start" in request.query_params or "end" in request.query_params
         selected = _range(request, profile) if given else None
-        return analyse(profile, request.path_params["name"], selected).to_api(profile.origin_ns)
+        return profile.analyse(request.path_params["name"], selected).to_api(profile.origin_ns)
 
     def difference(request: Request) -> Any:
         before, after = (find(_text(request, name)) for name in ("before", "after"))

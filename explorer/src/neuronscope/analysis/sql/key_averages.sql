@@ -94,8 +94,9 @@ WITH RECURSIVE every_call AS MATERIALIZED (
 ), linked AS (
     SELECT work.event_id, op, device_part,
            NOT (SELECT yes FROM torch_trace)
-           OR try_cast(coalesce(args->>'External id', args->>'external id') AS BIGINT) = HostOp.external_id AS by_id
-    FROM work JOIN (SELECT id, extra_attributes_json::JSON AS args FROM SystemProfileEvents) ON id = work.event_id
+           OR coalesce(json_extract_string(args, '$."External id"'), json_extract_string(args, '$."external id"'))
+              = HostOp.external_id::VARCHAR AS by_id
+    FROM work JOIN (SELECT id, extra_attributes_json AS args FROM SystemProfileEvents) ON id = work.event_id
     LEFT JOIN HostOp ON HostOp.event_id = op_event_id
 ), device AS (
     SELECT op AS name, sum(device_part) AS ns, coalesce(sum(device_part) FILTER (by_id), 0) AS torch_ns FROM linked GROUP BY op
