@@ -123,3 +123,19 @@ def test_cumulative_sums(oracle, aten_call):
     oracle([aten_call(aten.cumsum.default, X, -1)], [values((5, 200))], tolerance=1e-4)
     oracle([aten_call(aten.cumsum.default, X, 0)], [values((30, 4, 5))], tolerance=1e-4)
     oracle([aten_call(aten.cumsum.default, X, 1)], [(values((4, 60)) > 0).long()])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("shape", "k", "dim"), [((4, 5), 3, -1), ((130, 40), 9, 1), ((3, 50, 7), 8, 1)])
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk(oracle, aten_call, shape, k, dim, largest, dtype):
+    count = torch.Size(shape).numel()
+    # Distinct in every row also in bf16, or the order of equal values would be a matter of taste.
+    x = (torch.randperm(count, generator=torch.Generator().manual_seed(0)).view(shape) % 251).to(dtype)
+    x = x.argsort(dim).to(dtype) - 3
+    oracle([aten_call(aten.topk.default, X, k, dim, largest)], [x])
+
+
+def test_topk_of_a_row_longer_than_an_instruction_takes(oracle, aten_call):
+    x = torch.randperm(40_000, generator=torch.Generator().manual_seed(1)).float().view(2, 20_000)
+    oracle([aten_call(aten.topk.default, X, 11)], [x])

@@ -18,7 +18,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.compiler import attention, convolutions, indexing, losses, optimizers, randoms
+from neuroncore.compiler import (
+    attention,
+    batch_norms,
+    convolutions,
+    indexing,
+    losses,
+    optimizers,
+    padding,
+    pooling,
+    randoms,
+)
 from neuroncore.compiler.allocate import allocate
 from neuroncore.compiler.contract import split_contractions
 from neuroncore.compiler.decompose import decompose
@@ -48,7 +58,7 @@ __all__ = [
 ]
 
 #: Modules of lowerings: importing them fills `LOWERINGS`.
-LOWERING_MODULES = (attention, convolutions, indexing, losses, optimizers, randoms)
+LOWERING_MODULES = (attention, batch_norms, convolutions, indexing, losses, optimizers, padding, pooling, randoms)
 
 #: Part of every NEFF's hash: change it whenever equal graphs may give other programs.
 COMPILER_VERSION = "3"

@@ -19,6 +19,17 @@ from neuroncore.graph import Graph, TensorSpec
 
 __all__ = ["INTEGERS", "axes_of", "axis_last", "decompose", "divide", "exponentials", "matrix_product", "tensor"]
 
+#: Below it only minus infinity.
+_LOWEST = -3.4028234663852886e38
+_ERFINV_CENTRE = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+    0.246640727, 1.50140941,
+)  # fmt: skip
+_ERFINV_TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+    1.00167406, 2.83297682,
+)  # fmt: skip
+
 INTEGERS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "bool"})
 
 
@@ -111,6 +122,11 @@ def _unbind(b: Builder, x: Any, dim: int = 0) -> list[View]:
     return [view.select(dim, i) for i in range(view.shape[dim])]
 
 
+@view_op("atleast_2d")
+def _atleast_2d(b: Builder, x: Any) -> View:
+    return b.reshape(tensor(b, x), b.spec().shape)
+
+
 @view_op("detach", "alias", "lift_fresh", "view_as", "_conj", "resolve_conj", "resolve_neg")
 def _alias(b: Builder, x: Any, *_: Any) -> View:
     return tensor(b, x)
@@ -199,6 +215,39 @@ def _isfinite(b: Builder, x: Any) -> View:
         return b.map("equal", zero, 0.0, dtype="bool")
     defined = b.map("equal", view, view, dtype="uint8")
     return b.map("multiply", defined, b.map("not_equal", zero, 0.0, dtype="uint8"), dtype="bool")
+
+
+@lowering("isneginf")
+def _isneginf(b: Builder, x: Any) -> View:
+    return b.map("less", tensor(b, x), _LOWEST, dtype="bool")
+
+
+@lowering("signbit")
+def _signbit(b: Builder, x: Any) -> View:
+    """Below zero, or a zero whose reciprocal is."""
+    view = tensor(b, x)
+    below = b.map("less", view, 0.0, dtype="uint8")
+    if b.dtype(view) in INTEGERS:
+        return b.map("copy", below, dtype="bool")
+    return b.map("logical_or", below, b.map("less", b.map("reciprocal", view), 0.0, dtype="uint8"), dtype="bool")
+
+
+@lowering("erfinv")
+def _erfinv(b: Builder, x: Any) -> View:
+    """Two polynomials in w = -log(1 - x*x), for w below and above 5 (Giles 2010, single precision)."""
+    view = tensor(b, x)
+    w = b.map("multiply", b.map("log", b.map("subtract", 1.0, b.map("square", view))), -1.0)
+    results = []
+    for argument, coefficients in (
+        (b.map("subtract", w, 2.5), _ERFINV_CENTRE),
+        (b.map("subtract", b.map("sqrt", b.map("max", w, 0.0)), 3.0), _ERFINV_TAIL),
+    ):
+        total: Operand = coefficients[0]
+        for coefficient in coefficients[1:]:
+            total = b.map("add", b.map("multiply", total, argument), coefficient)
+        results.append(total)
+    far = b.map("greater_equal", w, 5.0, dtype="uint8")
+    return b.map("multiply", view, b.map("select", far, results[1], results[0]), dtype=b.spec().dtype)
 
 
 @lowering("neg")
@@ -435,25 +484,22 @@ def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
     return out
 
 
+@lowering("vstack")
+def _vstack(b: Builder, tensors: Sequence[Any]) -> View:
+    out, start = b.temp(b.spec().shape, b.spec().dtype), 0
+    for value in tensors:
+        view = tensor(b, value)
+        view = view if len(view.shape) > 1 else b.reshape(view, (1, view.elements))
+        b.move(view, out.slice(0, start, start + view.shape[0]))
+        start += view.shape[0]
+    return out
+
+
 @lowering("stack")
 def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
     out = b.temp(b.spec().shape, b.spec().dtype)
     for index, value in enumerate(tensors):
         b.move(tensor(b, value), out.select(dim, index))
-    return out
-
-
-@lowering("constant_pad_nd")
-def _pad(b: Builder, x: Any, pad: Sequence[int], value: Any = 0) -> View:
-    if any(p < 0 for p in pad):
-        raise NotLowered("negative padding")
-    view, rank = tensor(b, x), len(b.spec().shape)
-    out = b.map("copy", float(value), dtype=b.spec().dtype, shape=b.spec().shape)
-    inner = out
-    for i in range(len(pad) // 2):
-        axis = rank - 1 - i
-        inner = inner.slice(axis, pad[2 * i], pad[2 * i] + view.shape[axis])
-    b.move(view, inner)
     return out
 
 
@@ -531,6 +577,15 @@ def _var(
         return variance
     shape = b.spec(1).shape
     return variance, b.map("multiply", b.reshape(minus, shape), -1.0, dtype=b.spec(1).dtype)
+
+
+@lowering("dist")
+def _dist(b: Builder, x: Any, y: Any, order: Any = 2) -> View:
+    if order != 2:
+        raise NotLowered(f"distance of order {order}")
+    squares = b.map("square", b.map("subtract", tensor(b, x), tensor(b, y)))
+    total = b.reduce("add", squares, axes_of(squares, None), keepdim=False)
+    return b.map("sqrt", total, dtype=b.spec().dtype)
 
 
 @lowering("linalg_vector_norm", "norm")
@@ -718,6 +773,14 @@ def _tanh_backward(b: Builder, grad: Any, output: Any) -> View:
 def _threshold_backward(b: Builder, grad: Any, x: Any, threshold: Any) -> View:
     mask = b.map("greater", tensor(b, x), float(threshold), dtype="uint8")
     return b.map("select", mask, tensor(b, grad), 0.0, dtype=b.spec().dtype)
+
+
+@lowering("softplus_backward")
+def _softplus_backward(b: Builder, grad: Any, x: Any, beta: Any = 1, threshold: Any = 20) -> View:
+    scaled = b.map("multiply", tensor(b, x), float(beta))
+    slope = b.map("sigmoid", scaled)
+    beyond = b.map("greater", scaled, float(threshold), dtype="uint8")
+    return b.map("multiply", tensor(b, grad), b.map("select", beyond, 1.0, slope), dtype=b.spec().dtype)
 
 
 @lowering("silu_backward")

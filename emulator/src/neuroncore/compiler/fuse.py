@@ -25,10 +25,12 @@ from neuroncore.compiler.ir import (
     Map,
     Module,
     Move,
+    Pool,
     Prim,
     Reduce,
     Scatter,
     ScatterAdd,
+    TopK,
     format_prim,
     reads,
     writes,
@@ -51,6 +53,13 @@ __all__ = [
     "tile_bytes",
     "turn_axes",
 ]
+
+
+#: Primitives that are a kernel of their own, and the kernel's kind.
+_KINDS: dict[type[Prim], str] = {
+    Move: "move", Gather: "gather", Scatter: "scatter", ScatterAdd: "scatter", Convolve: "convolve", Attend: "attend",
+    AttendGradient: "attend_gradient", TopK: "topk", Pool: "pool", Estimate: "estimate",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,8 @@ class Layout:
 class Kernel:
     """Primitives executed as one pass over tiles.
 
-    `kind` is rows, product, fold, turn, move, gather, scatter, convolve, attend, attend_gradient or estimate.
+    `kind` is rows, product, fold, turn, move, gather, scatter, convolve, attend, attend_gradient, topk, pool
+    or estimate.
     """
 
     kind: str
@@ -250,9 +260,7 @@ def _start(module: Module, prim: Prim) -> _Group:
     if isinstance(prim, Contract):
         batch, m, n = prim.out.shape
         return _Group("product", [prim], batch * m * n, batch * m, n, {prim.out.buffer: False})
-    kinds = {Move: "move", Gather: "gather", Scatter: "scatter", ScatterAdd: "scatter", Convolve: "convolve",
-             Attend: "attend", AttendGradient: "attend_gradient", Estimate: "estimate"}  # fmt: skip
-    return _Group(kinds[type(prim)], [prim])
+    return _Group(_KINDS[type(prim)], [prim])
 
 
 def _choose_split(group: _Group, prim: Map) -> None:

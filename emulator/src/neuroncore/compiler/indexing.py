@@ -8,12 +8,15 @@ from typing import Any
 
 from neuroncore.compiler.decompose import INTEGERS, axes_of, axis_last, tensor
 from neuroncore.compiler.lowering import Builder, NotLowered, lowering
+from neuroncore.compiler.topk import LONGEST
 from neuroncore.compiler.views import View, contiguous
 
 #: Larger than any index along an axis, and exact in fp32.
 _BEYOND = float(2**24)
 #: Longest axis of a cumulative sum, which is a product with a triangle of ones.
 _LONGEST_SUM = 8192
+#: Most results of a topk: they are found eight at a time.
+_MOST_CHOSEN = 1024
 
 
 # -- gathers -------------------------------------------------------------------------------------------------
@@ -228,6 +231,33 @@ def _slice_backward(
     return out
 
 
+@lowering("one_hot")
+def _one_hot(b: Builder, x: Any, classes: int = -1) -> View:
+    spec = b.spec()
+    places = b.iota(spec.shape, (*(0,) * (len(spec.shape) - 1), 1))
+    return b.map("equal", tensor(b, x).unsqueeze(-1), places, dtype=spec.dtype)
+
+
+@lowering("index_select_backward")
+def _index_select_backward(b: Builder, grad: Any, sizes: Sequence[int], dim: int, index: Any) -> View:
+    zeros = b.map("copy", 0.0, dtype=b.spec().dtype, shape=b.spec().shape)
+    return _scatter_rows(b, zeros, dim, index, grad, add=True)
+
+
+@lowering("value_selecting_reduction_backward")
+def _selecting_backward(b: Builder, grad: Any, dim: int, indices: Any, sizes: Sequence[int], keepdim: bool) -> View:
+    """The gradient where the value came from, zero elsewhere: a comparison with every place."""
+    spec = b.spec()
+    rank = len(spec.shape)
+    dim %= max(1, rank)
+    g, index = tensor(b, grad), tensor(b, indices)
+    if not keepdim and rank:
+        g, index = g.unsqueeze(dim), index.unsqueeze(dim)
+    places = b.iota(spec.shape, tuple(int(axis == dim) for axis in range(rank)))
+    chosen = b.map("equal", index, places, dtype="uint8", shape=spec.shape)
+    return b.map("select", chosen, g, 0.0, dtype=spec.dtype, shape=spec.shape)
+
+
 @lowering("triu", "tril")
 def _triangle(b: Builder, x: Any, diagonal: int = 0) -> View:
     view = tensor(b, x)
@@ -310,6 +340,22 @@ def _max(b: Builder, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if dim is not None:
         return b.map(fn, view, tensor(b, dim), dtype=b.spec().dtype)
     return b.reduce(fn, view, axes_of(view, None), keepdim=False, dtype=b.spec().dtype)
+
+
+@lowering("topk")
+def _topk(b: Builder, x: Any, k: int, dim: int = -1, largest: bool = True, *_: Any) -> list[View]:
+    view = tensor(b, x)
+    if b.dtype(view) in INTEGERS:
+        raise NotLowered("largest integers: engines compare in fp32")
+    if not view.shape or k <= 0:
+        raise NotLowered("topk of a scalar or of nothing")
+    view, back = axis_last(b, view, dim)
+    if view.shape[-1] > LONGEST or k > _MOST_CHOSEN:
+        raise NotLowered(f"topk of {k} among {view.shape[-1]}")
+    lead = view.shape[:-1]
+    rows = b.reshape(view, (prod(lead), view.shape[-1]))
+    found = b.topk(rows, k, largest=largest)
+    return [b.reshape(one, (*lead, k)).permute(back) for one in found]
 
 
 @lowering("cumsum")

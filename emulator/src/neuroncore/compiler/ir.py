@@ -205,6 +205,52 @@ class AttendGradient:
 
 
 @dataclass(frozen=True)
+class TopK:
+    """The largest (or smallest) of every row of src [rows, n] in order: values and indices [rows, k], contiguous."""
+
+    src: View
+    values: View
+    indices: View
+    largest: bool
+    op: str
+    source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Windows of planes, by `form`, every view [planes, height, width] and contiguous.
+
+    max: outs (largest, its place in the plane) of ins (planes,). average: outs (mean,) of ins (planes,). max_gradient:
+    outs (gradient of the planes,) of ins (gradient, places); average_gradient: of ins (gradient,). An average divides
+    by `divisor`, or if that is 0 by the elements of the window that lie in the plane, or in its padding with `padded`.
+    """
+
+    form: str
+    ins: tuple[View, ...]
+    outs: tuple[View, ...]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    op: str
+    divisor: int = 0
+    padded: bool = True
+    source: str = field(default="", compare=False)
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Height and width of a plane."""
+        view = self.outs[0] if "gradient" in self.form else self.ins[0]
+        return view.shape[1], view.shape[2]
+
+    @property
+    def windows(self) -> tuple[int, int]:
+        """Windows down and across."""
+        view = self.ins[0] if "gradient" in self.form else self.outs[0]
+        return view.shape[1], view.shape[2]
+
+
+@dataclass(frozen=True)
 class Estimate:
     """An op that can't be lowered yet: what it reads, what it writes, its flops, and why."""
 
@@ -216,7 +262,21 @@ class Estimate:
     source: str = field(default="", compare=False)
 
 
-Prim = Map | Reduce | Contract | Move | Gather | ScatterAdd | Scatter | Convolve | Attend | AttendGradient | Estimate
+Prim = (
+    Map
+    | Reduce
+    | Contract
+    | Move
+    | Gather
+    | ScatterAdd
+    | Scatter
+    | Convolve
+    | Attend
+    | AttendGradient
+    | TopK
+    | Pool
+    | Estimate
+)
 
 
 @dataclass(frozen=True)
@@ -232,7 +292,7 @@ def reads(prim: Prim) -> Iterator[View]:
     """The views a primitive reads."""
     if isinstance(prim, Map):
         yield from (v for v in prim.ins if isinstance(v, View))
-    elif isinstance(prim, Reduce | Move):
+    elif isinstance(prim, Reduce | Move | TopK):
         yield prim.src
     elif isinstance(prim, Contract):
         yield from (prim.a, prim.b)
@@ -242,6 +302,8 @@ def reads(prim: Prim) -> Iterator[View]:
         yield from (prim.table, prim.index, prim.src)
     elif isinstance(prim, Convolve):
         yield from (prim.src, prim.weight, *((prim.bias,) if prim.bias is not None else ()))
+    elif isinstance(prim, Pool):
+        yield from prim.ins
     elif isinstance(prim, Attend):
         yield from (prim.q, prim.k, prim.v, *((prim.bias,) if prim.bias is not None else ()))
     elif isinstance(prim, AttendGradient):
@@ -261,6 +323,10 @@ def writes(prim: Prim) -> Iterator[View]:
         yield prim.dst
     elif isinstance(prim, Attend):
         yield from (prim.out, prim.rows)
+    elif isinstance(prim, Pool):
+        yield from prim.outs
+    elif isinstance(prim, TopK):
+        yield from (prim.values, prim.indices)
     elif isinstance(prim, AttendGradient):
         yield from (prim.dq, prim.dk, prim.dv)
     else:
@@ -299,6 +365,13 @@ def format_prim(prim: Prim) -> str:
         ins = ", ".join(map(format_view, reads(prim)))
         shape = f"stride={prim.stride}, padding={prim.padding}, dilation={prim.dilation}, spread={prim.spread}"
         return f"{format_view(prim.out)} = convolve_{prim.form}({ins}, {shape})  # {prim.op}"
+    if isinstance(prim, Pool):
+        outs, ins = (", ".join(map(format_view, views)) for views in (prim.outs, prim.ins))
+        shape = f"kernel={prim.kernel}, stride={prim.stride}, padding={prim.padding}, dilation={prim.dilation}"
+        return f"{outs} = pool_{prim.form}({ins}, {shape})  # {prim.op}"
+    if isinstance(prim, TopK):
+        outs = ", ".join(map(format_view, writes(prim)))
+        return f"{outs} = {'largest' if prim.largest else 'smallest'}({format_view(prim.src)})  # {prim.op}"
     if isinstance(prim, Attend | AttendGradient):
         outs, ins = (", ".join(map(format_view, views)) for views in (writes(prim), reads(prim)))
         name = "attend" if isinstance(prim, Attend) else "attend_gradient"

@@ -24,10 +24,12 @@ from neuroncore.compiler.ir import (
     Module,
     Move,
     Operand,
+    Pool,
     Prim,
     Reduce,
     Scatter,
     ScatterAdd,
+    TopK,
     reads,
     writes,
 )
@@ -50,6 +52,22 @@ _LARGE = 4096
 LOWERINGS: dict[str, Lowering] = {}
 #: the same for ops that only look at their input another way.
 VIEWS: dict[str, Lowering] = {}
+
+
+#: Ops of the device without a lowering, and why; an op in neither list has none yet.
+REASONS: dict[str, str] = {
+    "_grouped_mm": "how the rows are split among the matrices is data; no instruction here takes a length from memory",
+    "batch_norm_gather_stats_with_counts": "only synchronized batch normalization over several devices uses it",
+    "bitwise_left_shift": "integers of 64 bits are computed in 32",
+    "bitwise_right_shift": "integers of 64 bits are computed in 32",
+    "cross_entropy_loss": "torch takes it apart before it reaches the device",
+    "histc": "which bin an element adds to is data",
+    "layer_norm_backward": "torch calls native_layer_norm_backward",
+    "masked_select": "how many elements there are is data",
+    "nonzero": "how many elements there are is data",
+    "nonzero_static": "where an element goes depends on how many came before it",
+    "repeat_interleave": "how often an element is repeated is data; with one number torch takes it apart",
+}
 
 
 class NotLowered(Exception):  # noqa: N818  (a control-flow signal inside the compiler, not an error)
@@ -144,10 +162,12 @@ class Builder:
         out = self.temp(shape, dtype)
         if out.strides[-1] == 1 or shape[-1] == 1:
             return out
-        return self._buffer(f"t{len(self.buffers)}", "temp", dtype, View(0, shape, contiguous(shape)))
+        return self.dense(shape, dtype)
 
     def arg(self, value: Any) -> Operand:
-        """A graph argument as an operand: tensors become views, numbers floats."""
+        """A graph argument as an operand: tensors become views, numbers floats; a view stays one."""
+        if isinstance(value, View):
+            return value
         if isinstance(value, Value):
             return self.env[value]
         if isinstance(value, bool | int | float):
@@ -291,6 +311,36 @@ class Builder:
         self.prims.append(
             AttendGradient(grad, q, k, v, out, rows, dq, dk, dv, scale, causal, node.target, bias, node.source)
         )
+
+    def dense(self, shape: tuple[int, ...], dtype: str) -> View:
+        """A new row-major temporary."""
+        return self._buffer(f"t{len(self.buffers)}", "temp", dtype, View(0, shape, contiguous(shape)))
+
+    def pool(
+        self,
+        form: str,
+        ins: tuple[View, ...],
+        outs: tuple[View, ...],
+        *,
+        kernel: tuple[int, int],
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+        dilation: tuple[int, int] = (1, 1),
+        divisor: int = 0,
+        padded: bool = True,
+    ) -> None:
+        """Pooling into existing views; see `ir.Pool`."""
+        node = self.node
+        self.prims.append(
+            Pool(form, ins, outs, kernel, stride, padding, dilation, node.target, divisor, padded, node.source)
+        )
+
+    def topk(self, src: View, k: int, *, largest: bool) -> tuple[View, View]:
+        """Values [rows, k] in the dtype of `src` and indices, int64, of a matrix's rows; see `ir.TopK`."""
+        shape = (src.shape[0], k)
+        values, indices = self.dense(shape, self.dtype(src)), self.dense(shape, "int64")
+        self.prims.append(TopK(src, values, indices, largest, self.node.target, self.node.source))
+        return values, indices
 
     def reshape(self, view: View, shape: tuple[int, ...]) -> View:
         """A reshape; a copy where the layout does not permit a view."""
@@ -498,7 +548,9 @@ def map_views(prim: Prim, change: Callable[[Operand], Any]) -> Prim:
     if isinstance(prim, Convolve):
         bias = None if prim.bias is None else change(prim.bias)
         return replace(prim, src=change(prim.src), weight=change(prim.weight), out=change(prim.out), bias=bias)
-    if isinstance(prim, Attend | AttendGradient):
+    if isinstance(prim, Pool):
+        return replace(prim, ins=tuple(map(change, prim.ins)), outs=tuple(map(change, prim.outs)))
+    if isinstance(prim, Attend | AttendGradient | TopK):
         views = {f.name: getattr(prim, f.name) for f in fields(prim)}
         return replace(prim, **{name: change(v) for name, v in views.items() if isinstance(v, View)})
     return replace(prim, reads=tuple(map(change, prim.reads)), writes=tuple(map(change, prim.writes)))

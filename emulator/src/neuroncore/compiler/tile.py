@@ -17,9 +17,11 @@ from neuroncore.compiler.fuse import Kernel, Kernels
 from neuroncore.compiler.hbm import Piece
 from neuroncore.compiler.ir import writes
 from neuroncore.compiler.moves import tile_estimate, tile_fold, tile_gather, tile_move, tile_scatter
+from neuroncore.compiler.pool import tile_pool
 from neuroncore.compiler.product import tile_product
 from neuroncore.compiler.rolled import Item, Rolled, is_round, roll, written
 from neuroncore.compiler.rows import tile_rows
+from neuroncore.compiler.topk import tile_topk
 from neuroncore.compiler.turn import tile_turn
 from neuroncore.isa import Access, Instruction, Loop, ProgramBuilder, Tensor, Tile
 from neuroncore.targets import Target
@@ -274,7 +276,8 @@ class Tiler:
             raise TooManyInstructions
         {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather,
          "turn": tile_turn, "scatter": tile_scatter, "convolve": tile_convolve,
-         "attend": tile_attend, "attend_gradient": tile_attend_gradient}[kernel.kind](self, kernel)  # fmt: skip
+         "attend": tile_attend, "attend_gradient": tile_attend_gradient,
+         "topk": tile_topk, "pool": tile_pool}[kernel.kind](self, kernel)  # fmt: skip
 
 
 def _may_start(access: Access) -> bool:
