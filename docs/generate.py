@@ -113,7 +113,7 @@ def tables_page() -> str:
 
 def status_page() -> str:
     """Which ATen ops are lowered to instructions, and which get an estimate."""
-    from neuroncore.runtime import op_status
+    from neuroncore.runtime import op_status, unlowered_reason
 
     registered = (HERE.parent / "emulator/src/torch_neuronx/registered_ops.txt").read_text().split()
     rows = op_status(registered)
@@ -126,6 +126,16 @@ def status_page() -> str:
         "unusual form may still end as an estimate). The others run, their values are exact, with a bandwidth-bound "
         "**estimate** of their device time, marked as such in every table. Ops that are not in this list run on the CPU, "
         "as on the real device.",
+        "",
+    ]
+    rest = [(name, unlowered_reason(name)) for name, how in rows if how != "lowered"]
+    lines += ["## Estimated, and why", ""]
+    lines += _table(("op", "reason"), ((f"`{name}`", reason) for name, reason in rest))
+    lines += [
+        "Gathers and scatters by an index (`embedding`, `index`, `gather`, `scatter`, `index_add` and their kin) are lowered "
+        "with every index distinct; what a real one takes depends on its data, so profiles mark them as a **bound**.",
+        "",
+        "## All ops",
         "",
     ]
     lines += _table(("op", "device time"), ((f"`{name}`", how) for name, how in rows))

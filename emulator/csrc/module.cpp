@@ -110,6 +110,7 @@ Executable read_executable(const py::dict& fields) {
   executable.flops = fields["flops"].cast<int64_t>();
   executable.shapes = fields["shapes"].cast<std::string>();
   executable.dtypes = fields["dtypes"].cast<std::string>();
+  executable.bound = fields["bound"].cast<std::string>();
   return executable;
 }
 

@@ -63,7 +63,7 @@ py::dict executable_dict(const Executable* executable) {
   const Executable& e = executable != nullptr ? *executable : none;
   return py::dict("neff"_a = e.neff, "op"_a = e.op, "overload"_a = e.overload, "estimated_ns"_a = e.estimated_ns,
                   "bytes_read"_a = e.bytes_read, "bytes_written"_a = e.bytes_written, "flops"_a = e.flops,
-                  "shapes"_a = e.shapes, "dtypes"_a = e.dtypes);
+                  "shapes"_a = e.shapes, "dtypes"_a = e.dtypes, "bound"_a = e.bound);
 }
 
 py::dict launches_dict(const std::vector<LaunchRecord>& launches) {

@@ -196,6 +196,7 @@ class Session : public libkineto::IActivityProfilerSession {
       row->addMetadata("launch_ns", launch.launch_ns);
       row->addMetadata("program_ns", launch.program_ns);
       row->addMetadata("estimated_ns", launch.executable->estimated_ns);
+      if (!launch.executable->bound.empty()) row->addMetadataQuoted("bound", json_escaped(launch.executable->bound));
     } else {
       row->addMetadata("bytes", launch.bytes);
     }

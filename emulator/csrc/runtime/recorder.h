@@ -26,6 +26,7 @@ struct Executable {
   int64_t estimated_ns = 0;  // part of it that is an estimate
   int64_t bytes_read = 0, bytes_written = 0, flops = 0;
   std::string shapes, dtypes;  // "[4,512] x [512]", "bf16 x bf16"
+  std::string bound;           // ops of it whose real time depends on data, "aten.embedding.default"
 };
 
 enum class LaunchKind : uint8_t { kExec, kCopyToDevice, kCopyToHost };

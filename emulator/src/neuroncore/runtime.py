@@ -25,7 +25,7 @@ from neuroncore.isa import print_program
 from neuroncore.targets import Target, load_target
 from neuroncore.timing import Timeline, simulate
 
-__all__ = ["Executable", "compile_graph", "is_lowered", "op_status"]
+__all__ = ["Executable", "compile_graph", "is_lowered", "op_status", "unlowered_reason"]
 
 #: Opcode of the row that stands for an op without instructions.
 ESTIMATE_OPCODE = "estimate"
@@ -46,6 +46,7 @@ class Executable:
         program: the `neuroncore.isa` program, executable on `neuroncore.machine`. Inputs are flat: the storage of input
             number i from its first element, `in<i>`; results are `out<i>`. A result that is a view of an input, or of
             another result, has no tensor of its own.
+        bound: ops of it whose real time depends on data (an index): their time is that of distinct indices.
         pieces: timelines and estimates, one after the other. `instructions` and `dma_transfers` are made of them when a
             profile wants them: rows for the NTFF tables of `neuronscope.formats.tables`, `neff` column filled.
     """
@@ -60,6 +61,7 @@ class Executable:
     flops: int
     program: Any
     pieces: tuple[Timeline | Estimated, ...]
+    bound: tuple[str, ...] = ()
 
     @property
     def instructions(self) -> pa.Table:
@@ -116,6 +118,9 @@ def _compile(graph: Graph, target: Target) -> Executable:
         "estimates": [[e.op, e.reason, e.duration_ns] for e in estimates],
     }
     program = compiled.program
+    bound = tuple(sorted({i.op for i in program.text() if i.get("index") is not None}))
+    if bound:
+        info["bound"] = list(bound)
     tensors = [{"name": t.name, "kind": t.kind, "dtype": t.dtype, "elements": t.elements} for t in program.tensors]
     products = model_flops(graph)
     origins = [[i.op, i.source] for i in program.text()]
@@ -133,6 +138,7 @@ def _compile(graph: Graph, target: Target) -> Executable:
         flops=sum(p.flops for p in timelines),
         program=program,
         pieces=timelines,
+        bound=bound,
         model_flops=products,
     )
 
@@ -214,6 +220,11 @@ def is_lowered(target: str) -> bool:
     name, _ = op_parts(target)
     known = compiler.LOWERINGS.keys() | compiler.VIEWS.keys()
     return name in known or (name.endswith("_") and name[:-1] in known)
+
+
+def unlowered_reason(target: str) -> str:
+    """Why an op has no lowering."""
+    return compiler.REASONS.get(op_parts(target)[0], "no lowering yet")
 
 
 def op_status(names: Iterable[str] = ()) -> list[tuple[str, str]]:

@@ -41,4 +41,5 @@ def fields(executable: Executable, op: str, overload: str, shapes: str, dtypes: 
         "flops": executable.flops,
         "shapes": shapes,
         "dtypes": dtypes,
+        "bound": ", ".join(executable.bound),
     }

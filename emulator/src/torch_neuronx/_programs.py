@@ -106,4 +106,5 @@ def _bytes_only(graph: Graph, op: str, overload: str, shapes: str, dtypes: str) 
         "flops": 0,
         "shapes": shapes,
         "dtypes": dtypes,
+        "bound": "",
     }

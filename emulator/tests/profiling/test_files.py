@@ -53,6 +53,13 @@ def test_device_mode_writes_a_neff_per_executable_and_one_ntff_per_core(capture,
             assert programs[e["neff"]]["duration_ns"] == e["program_ns"]
 
 
+def test_time_that_depends_on_data_is_called_a_bound(capture):
+    table, rows = torch.randn(64, 16).to("neuron"), torch.tensor([3, 1, 3]).to("neuron")
+    run = capture(lambda: torch.nn.functional.embedding(rows, table) + 1)
+    found = {e["op"]: e["bound"] for e in run.table("executions") if e["kind"] == "exec"}
+    assert found == {"aten::embedding": "aten.embedding.default", "aten::add": ""}
+
+
 def test_directory_is_named_after_instance_process_and_time(capture, naive_rms_norm):
     run = capture(naive_rms_norm)
     assert re.fullmatch(rf"i-emulated\w+_pid_{os.getpid()}", run.directory.parent.name)

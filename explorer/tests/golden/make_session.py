@@ -250,6 +250,7 @@ def executions() -> dict[str, list[Any]]:
                 "flops": call.flops,
                 "shapes": call.shapes,
                 "dtypes": call.dtypes,
+                "bound": "",
                 "module_path": "norm",
                 "source": call.source,
                 "step": 3,

@@ -34,7 +34,7 @@ from neuroncore.compiler.contract import split_contractions
 from neuroncore.compiler.decompose import decompose
 from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse, split_reductions
 from neuroncore.compiler.ir import Buffer, Module, format_module, reads, writes
-from neuroncore.compiler.lowering import LOWERINGS, VIEWS, op_parts
+from neuroncore.compiler.lowering import LOWERINGS, REASONS, VIEWS, op_parts
 from neuroncore.compiler.pipeline import Ordered, pipeline
 from neuroncore.compiler.rolled import Item, Rolled, every_iteration, written
 from neuroncore.compiler.tile import Block, Estimated, Tiled, tile
@@ -48,6 +48,7 @@ __all__ = [
     "COMPILER_VERSION",
     "LOWERINGS",
     "PASSES",
+    "REASONS",
     "VIEWS",
     "Compiled",
     "Estimated",

@@ -382,7 +382,7 @@ class Builder:
         mark = (len(self.buffers), len(self.prims))
         try:
             if function is None:
-                raise NotLowered("no lowering")
+                raise NotLowered(REASONS.get(name, "no lowering"))
             result = self._call(function, node)
             views = (result,) if isinstance(result, View) else tuple(result)
         except NotLowered as reason:

@@ -87,6 +87,7 @@ def executions(launches: Launches) -> pa.Table:
         "flops": launches.of_executable("flops"),
         "shapes": launches.of_executable("shapes"),
         "dtypes": launches.of_executable("dtypes"),
+        "bound": launches.of_executable("bound"),
         "module_path": launches.text("modules", "module_index"),
         "source": launches.text("sources", "source_index"),
         "step": launches["step"],

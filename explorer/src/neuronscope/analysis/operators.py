@@ -116,6 +116,12 @@ def reason(profile: Profile, selected: Range) -> dict[str, Any]:
         if totals["estimated_ns"]:
             engines += f", {format_percent(totals['estimated_ns'] / max(totals['program_ns'], 1))} of it estimated"
         lines.append(f"{engines}). {_bytes_line(profile, totals)}".strip())
+        if totals["bound_ns"]:
+            share = format_percent(totals["bound_ns"] / max(totals["program_ns"], 1))
+            lines.append(
+                f"{share} of engine and DMA time is of programs with an index by data (embedding, gather, scatter): "
+                "timed as if all indices were distinct, a bound."
+            )
         if executions > 1:
             single = launch / executions + totals["program_ns"]
             lines.append(

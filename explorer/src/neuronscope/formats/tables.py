@@ -55,6 +55,7 @@ EXECUTIONS = spec(
     flops              int64   multiply and add counted separately
     shapes             string  input shapes, e.g. [4,512] x [512]
     dtypes             string  input dtypes, e.g. bf16 x bf16
+    bound              string  ops of it whose real time depends on data (indices): timed as if all were distinct
     module_path        string  qualified nn.Module path, empty outside modules
     source             string  file.py:line of the user's call
     step               int64   ProfilerStep number, -1 outside steps
@@ -259,6 +260,7 @@ BY_KIND: dict[str, tuple[TableSpec, ...]] = {
 
 #: Columns that files of an older version lack: (table, column) -> the version they came with. Readers take -1 or "".
 SINCE: dict[tuple[str, str], int] = {
+    ("executions", "bound"): 2,
     ("instructions", "done_offset_ns"): 2,
     ("programs", "model_flops"): 2,
     ("program_executions", "nc_idx"): 2,

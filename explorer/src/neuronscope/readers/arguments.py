@@ -35,6 +35,7 @@ class _Split(msgspec.Struct, gc=False):
     dtypes: str | None = ""
     source: str | None = ""
     module: str | None = ""
+    bound: str | None = ""
 
 
 def decode(texts: list[bytes], kind: Any) -> list[Any]:
@@ -70,7 +71,7 @@ def emulator_facts(ev: Events, rows: Int64) -> dict[str, Any]:
         name: int64_column([getattr(item, name) for item in decoded])
         for name in ("launch_ns", "program_ns", "estimated_ns")
     }
-    for name in ("neff", "shapes", "dtypes", "source", "module"):
+    for name in ("neff", "shapes", "dtypes", "source", "module", "bound"):
         facts[name] = Coded.of([str(getattr(item, name) or "") for item in decoded])
     prefix = "nc_exec_running "
     names = ev.name.dictionary.to_pylist()

@@ -48,6 +48,15 @@ class Execution:
         return len(self.launch_of)
 
 
+_PROVENANCE = ["recorded", "simulated", "estimated", "bound"]
+
+
+def _provenance(estimated: Int64, bound: Coded) -> Int64:
+    """Code in `_PROVENANCE` of simulated executions: an estimate counts before a bound."""
+    named = np.asarray([bool(text) for text in bound.texts] or [False])[bound.codes]
+    return np.where(estimated > 0, 2, np.where(named, 3, 1))
+
+
 def make(model: Model) -> None:
     """Find the executions, the calls that launched them and the operator calls they belong to."""
     recorded = model.trace.executions
@@ -172,7 +181,7 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
     usable = neuron and (numbered >= 0).all() and len(distinct(numbered)) == count
     copied = keep(np.where(kind == 0, -1, ev.bytes[rows]))
     estimated = np.maximum(estimated, 0)
-    sure = np.where(launch_ns >= 0, np.where(estimated > 0, 2, 1), 0)
+    sure = np.where(launch_ns >= 0, _provenance(estimated, facts.get("bound", empty)), 0)
     execution = Execution(launch_of)
     execution.columns = {
         "execution_id": keep(numbered if usable else np.arange(1, count + 1, dtype=np.int64)),
@@ -204,7 +213,7 @@ def _of_rows(model: Model) -> tuple[Execution, tuple[Int64, Int64, Int64] | None
         "source": facts.get("source", empty),
         "step": keep(model.step_at(host_at)),
         "physical_cores": cores,
-        "provenance": Coded(keep(sure), ["recorded", "simulated", "estimated"]),
+        "provenance": Coded(keep(sure), _PROVENANCE),
     }
     _note_launches(model, rows, launches, launch_of)
     return execution, busy
@@ -392,7 +401,10 @@ def _recorded(model: Model, table: pa.Table) -> Execution:
         "source": Coded.of(text["source"]),
         "step": np.where(step >= 0, step, model.step_at(launched)),
         "physical_cores": cores,
-        "provenance": Coded((estimated > 0).astype(np.int8), ["simulated", "estimated"]),
+        "provenance": Coded(
+            _provenance(estimated, Coded.of(text.get("bound", np.full(len(identity), "", object)))).astype(np.int8),
+            _PROVENANCE,
+        ),
         "gap_ns": column["gap_ns"].astype(np.int64),
         "gap_cause": Coded.of(text["gap_cause"]),
     }

@@ -117,7 +117,7 @@ EXECUTION = spec(
     step               int64   step number, -1 outside
     physical_cores     int32   how many hardware events it has
     rank               int32   distributed rank, -1 unknown
-    provenance         string  recorded | simulated | estimated
+    provenance         string  recorded | simulated | estimated | bound: simulated, but the real time depends on data
     """,
 )
 

@@ -11,6 +11,7 @@
 --   device_time_ns  sum of all durations but of host copies (see executions)
 --   exec_ns, copies_ns  durations of programs and kernels, and of copies and fills
 --   launch_ns, program_ns, estimated_ns  parts of device_time_ns (sums)
+--   bound_ns        part of program_ns of programs some of whose time depends on data: simulated for distinct indices
 --   split           any execution of the range tells its launch cost
 --   first_ts, last_ts, span_ns  first start to last end
 --   busy_ns         union of all executions
@@ -30,6 +31,7 @@ WITH sums AS (
            coalesce(sum(launch_part), 0)::BIGINT AS launch_ns,
            coalesce(sum(work_part), 0)::BIGINT AS program_ns,
            coalesce(sum(estimated_ns), 0)::BIGINT AS estimated_ns,
+           coalesce(sum(work_part) FILTER (provenance = 'bound'), 0)::BIGINT AS bound_ns,
            coalesce(bool_or(split), false) AS split,
            min(start_ts) FILTER (kind <> 'host_copy') AS first_ts,
            max(end_ts) FILTER (kind <> 'host_copy') AS last_ts,
