@@ -1,6 +1,7 @@
 """What a training step of a small model is made of: at least 95 % of engine and DMA time from lowered programs."""
 
 import pytest
+
 from benchmarks.coverage import measure
 from benchmarks.models import MODELS
 
