@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from neuronscope.analysis.chain import chain
 from neuronscope.analysis.profile import Profile as AnalysisProfile
 from neuronscope.formats import container, neff
 from neuronscope.formats.container_pb2 import Container
@@ -431,3 +432,18 @@ def test_a_table_with_nulls_or_other_types_is_refused(tmp_path: Path) -> None:
         damaged.write_bytes(message.SerializeToString())
         with pytest.raises(FormatError, match=f"table waits {reason}"):
             container.read(damaged)
+
+
+def test_an_instructions_chain_is_its_critical_path_and_what_waited_for_it(profile: Profile) -> None:
+    opened = AnalysisProfile("block", profile.path)
+    query = f"SELECT id FROM SystemProfileEvents WHERE name = 'nc_matmul' AND start_ts < {START + 10_000}"
+    found = chain(opened, opened.rows(query)[0]["id"])
+    told = [(event["name"], event["wait_ns"], event["wait_reason"]) for event in found["events"]]
+    assert told == [
+        ("dma_copy", 0, ""),
+        ("x", 950, "DMA start"),
+        ("spill", 700, "in order on its engine or queue"),  # triggered long before, but its queue was busy
+        ("nc_matmul", 100, "semaphore"),
+        ("tensor_copy", 100, "semaphore"),
+    ]
+    assert [len(found[side]) for side in ("upstream", "downstream")] == [3, 1]

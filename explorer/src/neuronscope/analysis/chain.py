@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from neuronscope.analysis.engine_chain import engine_chain
 from neuronscope.analysis.events import UnknownEventError, cards, executions_of, flow_mates
 from neuronscope.analysis.units import format_ns, plural
 
@@ -39,6 +40,8 @@ def chain(profile: Profile, identity: int) -> dict[str, Any]:
     own = cards(profile, [identity]).get(identity)
     if own is None:
         raise UnknownEventError(f"profile {profile.name} has no event {identity}")
+    if own["role"] == "instruction":
+        return engine_chain(profile, identity)
     executions = executions_of(profile, identity, _LIMIT)
     mates = flow_mates(profile, [row["event_id"] for row in executions] or [identity])
     members = {identity} | {mate for group in mates.values() for mate in group}

@@ -226,7 +226,7 @@ def _made_by(profile: Profile, card: Mapping[str, Any]) -> str:
     version = profile.info.get("model_version", "")
     if not profile.emulated:
         return label
-    if card["role"] in ("execution", "copy"):
+    if card["role"] in ("execution", "copy", "instruction"):
         return f"{label} · model {version}" if version else label
     return "measured on this machine's host"
 
