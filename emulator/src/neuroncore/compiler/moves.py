@@ -110,18 +110,18 @@ def tile_gather(tiler: Tiler, kernel: Kernel) -> None:
     strides = prim.table.strides
     dense_rows = out is not None and (cols == 1 or out.cols == ((cols, 1),))
     if index is None or out is None or (strides[1] != 1 and cols > 1):
-        from neuroncore.compiler.tile import TooManyInstructions
+        from neuroncore.compiler.tile import NotTiled
 
-        raise TooManyInstructions
+        raise NotTiled("a gather from rows that are not contiguous")
     # An indexed copy does not cast: elements of 64 bits move as two words.
     words = 2 if dtype != chip_dtype(dtype) and dense_rows else 1
     if dtype != chip_dtype(dtype):
         dtype = "int32"
         cols *= words
         if not dense_rows:
-            from neuroncore.compiler.tile import TooManyInstructions
+            from neuroncore.compiler.tile import NotTiled
 
-            raise TooManyInstructions
+            raise NotTiled("a gather of 64-bit elements to rows that are not contiguous")
     table = tiler.tensor(prim.table.buffer)
     # The access pattern of an indexed side may not name more rows than the table has.
     height = min(_PARTITIONS, prim.table.shape[0])

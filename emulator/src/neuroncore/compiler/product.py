@@ -118,9 +118,9 @@ class _Product(StepEmitter):
         while width > _STATIONARY and self.k_tiles * width * self.size + 3 * epilogue * width * 4 > free:
             width -= _STATIONARY
         if self.k_tiles * width * self.size + 3 * epilogue * width * 4 > free:
-            from neuroncore.compiler.tile import TooManyInstructions
+            from neuroncore.compiler.tile import NotTiled
 
-            raise TooManyInstructions
+            raise NotTiled(f"a product whose {epilogue} fused values and {self.k} terms do not fit SBUF")
         if width >= _MOVING:
             width = width // _MOVING * _MOVING
         both = 2 * self.k_tiles * width * self.size + 3 * epilogue * width * 4 <= free

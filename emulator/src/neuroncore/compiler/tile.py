@@ -66,8 +66,8 @@ class Tiled:
     blocks: tuple[Block | Estimated, ...]
 
 
-class TooManyInstructions(Exception):  # noqa: N818  (a control-flow signal inside the compiler, not an error)
-    """A kernel would need more instructions than the limit."""
+class NotTiled(Exception):  # noqa: N818  (a control-flow signal inside the compiler, not an error)
+    """A kernel becomes an estimate; the message says why."""
 
 
 class _NotAffineError(Exception):
@@ -131,7 +131,7 @@ class Tiler:
         """Append an instruction to the current iteration."""
         self._count += 1
         if self._count > INSTRUCTION_LIMIT:
-            raise TooManyInstructions
+            raise NotTiled(f"more than {INSTRUCTION_LIMIT} instructions")
         self._current.append((self.builder.emit(opcode, **operands), self.stage))  # type: ignore[arg-type]
 
     def load(self, dst: Access, src: Access) -> None:
@@ -251,10 +251,9 @@ class Tiler:
                     self._body(kernel)
                 finally:
                     self._unrolled = False
-        except TooManyInstructions:
-            self._count = started
-            self.tiles[-1] = {}
-            self.blocks.append(tile_estimate(self, kernel, f"more than {INSTRUCTION_LIMIT} instructions"))
+        except NotTiled as reason:
+            self._forget(started, prefixes)
+            self.blocks.append(tile_estimate(self, kernel, str(reason)))
             return
         if self._prologue or self._iterations:
             self.blocks.append(Block(kernel.kind, tuple(self._prologue), tuple(self._iterations)))
@@ -273,7 +272,7 @@ class Tiler:
         if not any(w.elements for p in kernel.prims for w in writes(p)):
             return
         if kernel.kind == "estimate":
-            raise TooManyInstructions
+            raise NotTiled("no lowering")  # the primitive says which
         {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather,
          "turn": tile_turn, "scatter": tile_scatter, "convolve": tile_convolve,
          "attend": tile_attend, "attend_gradient": tile_attend_gradient,

@@ -22,6 +22,27 @@ A program for ``y = x + w`` on [256, 512] bf16 tensors, two row tiles, double-bu
 >>> program = synchronize(b.build())               # places semaphore waits and signals from the data dependences
 >>> verify(program, load_target("trn2"))           # refuses what the hardware refuses
 
+The same for 200 row tiles as a loop, its semaphores left to be derived when it is timed or run:
+
+>>> b = ProgramBuilder("add")
+>>> x, w = b.input("x", (25600, 512), "bf16"), b.input("w", (25600, 512), "bf16")
+>>> y = b.output("y", (25600, 512), "bf16")
+>>> tiles = [b.sbuf(f"t{i}", 128, 512, "bf16", address=i * 1024) for i in range(6)]
+>>> with b.loop(100) as i:
+...     for half in range(2):
+...         tx, tw, ty = tiles[3 * half : 3 * half + 3]
+...         def rows(tensor):                      # 128 rows, two row tiles further each time
+...             step = ((i, 256 * 512),)
+...             return tensor.access(128, ((1, 512),), offset=half * 128 * 512, partition_stride=512, steps=step)
+...         _ = b.emit("dma_copy", dst=tx, src=rows(x))
+...         _ = b.emit("dma_copy", dst=tw, src=rows(w))
+...         _ = b.emit("tensor_tensor", dst=ty, data1=tx, data2=tw, op="add")
+...         _ = b.emit("dma_copy", engine="Scalar", dst=rows(y), src=ty)
+>>> program = b.build(derived=True)
+>>> verify(program, load_target("trn2"))
+>>> program.executed
+800
+
 Operands are `Access` patterns made by `Tensor.access/rows` and `Tile.access/columns/view`; a `Tile` alone means all
 of it. Numbers are allowed where the declaration says so (`operand0=2.0`). `neuroncore.machine.run` computes a
 program, `neuroncore.timing.simulate` times it, `print_program`/`parse_program` convert to text and back.

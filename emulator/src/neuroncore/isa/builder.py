@@ -170,7 +170,10 @@ class ProgramBuilder:
 
     @contextmanager
     def loop(self, count: int, name: str | None = None) -> Iterator[str]:
-        """Instructions emitted inside are executed `count` times; yields the loop's name for `steps`."""
+        """Instructions emitted inside are executed `count` times; yields the loop's name for `steps`.
+
+        An access with ``steps=((name, 512),)`` starts 512 elements later each time.
+        """
         self._loops += 1
         name = name or f"i{self._loops}"
         self._bodies.append([])
@@ -180,6 +183,11 @@ class ProgramBuilder:
             body = self._bodies.pop()
             self._bodies[-1].append(Loop(name, count, tuple(body)))
 
-    def build(self) -> Program:
-        """The immutable program."""
-        return Program(self.name, tuple(self._tensors.values()), tuple(self._tiles.values()), tuple(self._bodies[0]))
+    def build(self, *, derived: bool = False) -> Program:
+        """The immutable program.
+
+        Args:
+            derived: leave its semaphores to be derived from the data dependences, so that loops stay rolled.
+        """
+        tensors, tiles = tuple(self._tensors.values()), tuple(self._tiles.values())
+        return Program(self.name, tensors, tiles, tuple(self._bodies[0]), derived)
