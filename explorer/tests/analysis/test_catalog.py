@@ -267,3 +267,16 @@ def test_answers_are_kept_per_range_and_only_a_few(build_tables, rmsnorm):
     for at in range(40):
         assert profile.analyse("lanes", profile.range(start + at, end)).rows
     assert profile.analyse("launches") is not first
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.integers(-50, 100), min_size=1, max_size=40))
+def test_the_curve_keeps_every_peak(sizes):
+    events = memory_events([(index, size) for index, size in enumerate(sizes)])
+    slices = [{"event_id": 0, "track_id": 0, "lane": 0, "start_ts": 0, "end_ts": 30, "name_id": 0, "op_id": 0}]
+    profile = Profile("p", {"SystemProfileEvents": events, "Slice": table(own.SLICE, slices)})
+    found = profile.analyse("memory")
+    curve = [row for row in found.more["curve"] if row["series"] == "allocated"]
+    assert max(row["peak_bytes"] for row in curve) == found.rows[-1]["peak_bytes"]
+    assert curve[-1]["last_bytes"] == 1_000 + sum(sizes) and len(curve) <= 200
+    profile.close()

@@ -202,3 +202,14 @@ def test_profiles_without_device_work_are_compared_by_host_time(build_tables, wo
     assert judge(found, parse("self_cpu > 10% and op_self_cpu > 10%"))[0]
     with pytest.raises(NotComparableError, match="device_time is not known"):
         judge(found, parse("device_time > 1%"))
+
+
+def test_paths_meet_although_one_recording_has_no_modules(build_tables, works):
+    def profile(name, module):
+        tables = build_tables([works("aten::mm")])
+        rows = [row | {"module_path": module} for row in tables["Execution"].to_pylist()]
+        return Profile(name, tables | {"Execution": pa.Table.from_pylist(rows, schema=tables["Execution"].schema)})
+
+    assert [row.name for row in diff(profile("a", "net"), profile("b", "net")).paths] == ["net: aten::mm"]
+    (row,) = diff(profile("a", "net"), profile("b", "")).paths
+    assert (row.name, row.verdict, row.note) == ("aten::mm", "same", "")

@@ -241,6 +241,7 @@ export interface Analysis {
   reason: string;
   rows: Record<string, string | number | boolean | null>[];
   at_peak?: Record<string, string | number | boolean | null>[];
+  curve?: CurveRow[];
 }
 
 /** `GET …/roofline`: each executable against the hardware's peaks; times are sums over its executions. */
@@ -278,6 +279,15 @@ export interface RooflineRow {
   mfu: number | null;
   mbu: number | null;
   text: string;
+}
+
+export interface CurveRow {
+  rank: number;
+  place: string;
+  series: string;
+  start_ts: number;
+  peak_bytes: number;
+  last_bytes: number;
 }
 
 export interface SplitRow {

@@ -141,7 +141,7 @@ ANALYSES: Mapping[str, Analysis] = {
             findings.memory,
             findings.no_memory,
             ranged=False,
-            more={"at_peak": "memory_at_peak"},
+            more={"at_peak": "memory_at_peak", "curve": "memory_curve"},
         ),
         Analysis(
             "launches",

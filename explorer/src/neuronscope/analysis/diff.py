@@ -195,7 +195,8 @@ def diff(before: Profile, after: Profile) -> Diff:
         NotComparableError: one of them has no device work and the other has, or both have no operator calls either.
     """
     on_host = not before.has_device_rows and not after.has_device_rows
-    sides = [_side(profile, on_host) for profile in (before, after)]
+    modules = _has_modules(before) and _has_modules(after)  # one side alone would meet no counterpart
+    sides = [_side(profile, on_host, modules) for profile in (before, after)]
     for side in sides:
         if not side.metrics["self_cpu" if on_host else "device_time"].values:
             what = "no operator calls" if on_host else "no device work"
@@ -276,7 +277,11 @@ def diffs(base: Profile, others: Sequence[Profile]) -> tuple[Diff, ...]:
     return tuple(diff(base, other) for other in others)
 
 
-def _side(profile: Profile, on_host: bool) -> _Side:
+def _has_modules(profile: Profile) -> bool:
+    return bool(profile.rows("SELECT 1 FROM Execution WHERE module_path <> '' LIMIT 1"))
+
+
+def _side(profile: Profile, on_host: bool, modules: bool) -> _Side:
     if on_host:
         return _host_side(profile)
     per_step = {row["step"]: row for row in profile.rows("SELECT * FROM work_by_step()")}
@@ -303,7 +308,7 @@ def _side(profile: Profile, on_host: bool) -> _Side:
     for name, column in _METRICS.items():
         values = [row[column] for row in rows]
         metrics[name] = Samples(() if None in values else tuple(int(value) for value in values))
-    paths, kernels = _paths(profile, chosen)
+    paths, kernels = _paths(profile, chosen, modules)
     return _Side(profile, tuple(chosen), metrics, paths, kernels, tuple(excluded))
 
 
@@ -363,9 +368,11 @@ def _warm_up(spans: Sequence[int]) -> int:
     return count
 
 
-def _paths(profile: Profile, steps: Sequence[int]) -> tuple[dict[str, Samples], dict[str, frozenset[str]]]:
+def _paths(
+    profile: Profile, steps: Sequence[int], modules: bool
+) -> tuple[dict[str, Samples], dict[str, frozenset[str]]]:
     condition, parameters = ("list_contains($steps::BIGINT[], step)", {"steps": list(steps)}) if steps else ("true", {})
-    rows = profile.rows(f"SELECT * FROM op_paths() WHERE {condition}", parameters)
+    rows = profile.rows(f"SELECT * FROM op_paths(modules := {modules}) WHERE {condition}", parameters)
     order = list(steps) or [-1]
     times: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     kernels: dict[str, set[str]] = defaultdict(set)

@@ -63,6 +63,7 @@ SQL_FILES = (
     "lane_use",
     "memory_timeline",
     "memory_peaks",
+    "memory_curve",
     "memory_at_peak",
     "collectives",
     "rank_skew",

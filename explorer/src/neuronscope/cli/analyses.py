@@ -129,7 +129,7 @@ def _lines(found: Found, limit: int) -> Iterator[str]:
         else:
             yield from _plain_lines(name, found.rows, limit)
     for table, rows in found.more.items():
-        if rows:
+        if rows and table in _COLUMNS:
             yield ""
             yield from _plain_lines(table, rows, limit)
     text = f"Range: {found.range_text}." if found.range_text else ""

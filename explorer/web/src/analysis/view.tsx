@@ -6,7 +6,8 @@ import { css, slotColor, textOn } from "../colors";
 import { bytes, duration, markdownTable, nanoseconds, percent, pretty } from "../format";
 import { Failure } from "../panels/panel";
 import { app } from "../state";
-import type { Analysis, InsightRow, ProfileCard, SplitRow } from "../types";
+import type { Analysis, CurveRow, InsightRow, ProfileCard, SplitRow } from "../types";
+import { curves } from "./memory";
 import { RooflineCard } from "./roofline";
 import { type Bar, bars, CATEGORIES, totals } from "./split";
 
@@ -33,6 +34,7 @@ export function AnalysisView(props: { card: ProfileCard }) {
       <Section card={props.card} name="memory" title="Memory in use">
         {(found) => (
           <>
+            <MemoryCurve rows={found.curve ?? []} span={props.card.span_ns} />
             <Table rows={found.rows} columns={MEMORY} />
             <Show when={found.at_peak?.length}>
               <h4>Alive at the peak, by operator that allocated it</h4>
@@ -236,6 +238,46 @@ function Insights(props: { card: ProfileCard; found: Analysis }) {
         {props.found.share_of}.
       </p>
     </>
+  );
+}
+
+// --- memory ----------------------------------------------------------------------------------------------------------
+
+const CURVE_W = 600;
+const CURVE_H = 90;
+
+function MemoryCurve(props: { rows: CurveRow[]; span: number }) {
+  const drawn = () => curves(props.rows, props.span, CURVE_W, CURVE_H);
+  const color = (i: number): string => css(slotColor(i, app.theme()));
+  const dash = (i: number): string | undefined => [undefined, "7 3", "2 3", "9 3 2 3"][i];
+  return (
+    <Show when={drawn().length}>
+      <figure class="memory-curve" data-testid="memory-curve">
+        <svg
+          viewBox={`0 0 ${CURVE_W} ${CURVE_H}`}
+          preserveAspectRatio="none"
+          role="img"
+          aria-label={`Memory over time: ${drawn()
+            .map((c) => `${c.label} up to ${bytes(c.peak)}`)
+            .join("; ")}`}
+        >
+          <For each={drawn()}>{(c, i) => <path d={c.path} stroke={color(i())} stroke-dasharray={dash(i())} />}</For>
+        </svg>
+        <figcaption class="dim small">
+          <For each={drawn()}>
+            {(c, i) => (
+              <span class="curve-key">
+                <svg width="22" height="8" aria-hidden="true">
+                  <path d="M0 4H22" stroke={color(i())} stroke-dasharray={dash(i())} />
+                </svg>
+                {c.label} <span class="mono">{bytes(c.peak)}</span>
+              </span>
+            )}
+          </For>
+          <span>whole recording, {duration(props.span)}; one scale from 0</span>
+        </figcaption>
+      </figure>
+    </Show>
   );
 }
 

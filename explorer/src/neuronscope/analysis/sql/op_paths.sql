@@ -1,12 +1,13 @@
 -- op_paths: device time per step and operator path: what is matched between two profiles.
 --
+-- Parameters: modules: false leaves the module path out
 -- Columns:
 --   step      number, -1 outside steps
 --   path      module path, if known, then the operator calls from the outermost to the one that launched the work:
 --             'layers.0.mlp: aten::linear > aten::addmm'; '(unlinked)' for work that no operator claims
 --   kernel    name of the kernel or executable
 --   executions, device_time_ns, estimated_ns  sums
-CREATE OR REPLACE MACRO op_paths() AS TABLE
+CREATE OR REPLACE MACRO op_paths(modules := true) AS TABLE
 WITH RECURSIVE calls AS (
     SELECT event_id, name AS path FROM HostOp WHERE parent_id < 0
     UNION ALL
@@ -17,7 +18,7 @@ WITH RECURSIVE calls AS (
 )
 SELECT step,
        CASE WHEN op = '' THEN '(unlinked)'
-            ELSE CASE WHEN module_path <> '' THEN module_path || ': ' ELSE '' END || coalesce(path, op) END AS path,
+            ELSE CASE WHEN modules AND module_path <> '' THEN module_path || ': ' ELSE '' END || coalesce(path, op) END AS path,
        Execution.name AS kernel,
        count(*) AS executions,
        sum(duration_ns)::BIGINT AS device_time_ns,
