@@ -85,7 +85,9 @@ def test_export_and_view_write_the_same(neuronscope, tmp_path, form):
 
 
 def test_a_summary_is_printed_without_a_file(neuronscope):
-    assert json.loads(neuronscope("export", GOLDEN, "--output-format", "summary-json")[1])["executions"] == 6
+    told = json.loads(neuronscope("export", GOLDEN, "--output-format", "summary-json")[1])
+    assert told["executions"] == 6
+    assert len(told["device_profiles"]) == 6 and all(one["total_time"] > 0 for one in told["device_profiles"])
     assert "Why it takes" in neuronscope("export", GOLDEN, "--output-format", "summary-text")[1]
 
 
@@ -194,3 +196,10 @@ def test_the_library_is_listed_tagged_renamed_and_deleted(neuronscope, tmp_path)
     assert neuronscope("library", "delete", "run 7", "--yes")[0] == 0
     assert trace.exists()
     assert row["id"] not in neuronscope("library", "list")[1]
+
+
+def test_a_device_profiles_summary_is_its_roofline(neuronscope):
+    (timeline,) = Path(GOLDEN).rglob("*.ntff")
+    code, text, _ = neuronscope("summary", str(timeline))
+    assert code == 0
+    assert "Roofs of one core" in text and "Vector" in text and "self CPU" not in text

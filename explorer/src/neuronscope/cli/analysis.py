@@ -13,7 +13,7 @@ from neuronscope.cli.options import DataPath, Json, OnePath
 if TYPE_CHECKING:
     from neuronscope.analysis.roofline import Placed, Roofline
 
-__all__ = ["analysis"]
+__all__ = ["analysis", "roofline_lines"]
 
 
 def analysis(
@@ -43,11 +43,12 @@ def analysis(
     if as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
         return
-    for line in _lines(found, limit):
+    for line in roofline_lines(found, limit):
         typer.echo(line)
 
 
-def _lines(found: Roofline, limit: int) -> Iterator[str]:
+def roofline_lines(found: Roofline, limit: int) -> Iterator[str]:
+    """The roofline as a table, what its columns are, and the engines' shares where they are known."""
     from neuronscope.analysis.roofline import LAUNCH_SHARE
     from neuronscope.analysis.units import format_ns, format_rate, significant
     from neuronscope.cli.text import table, wrap

@@ -100,7 +100,10 @@ def write_out(profile: Profile, form: OutputFormat, target: Path | None, groupin
 
 
 def _summary_json(profile: Profile) -> Iterator[str]:
-    yield json.dumps(profile.summary().to_dict(), ensure_ascii=False)
+    facts = profile.summary().to_dict()
+    if metrics := profile.rows("SELECT * FROM Summary ORDER BY device_profile_name"):
+        facts["device_profiles"] = metrics  # of each executable and core, as Neuron Explorer defines them
+    yield json.dumps(facts, ensure_ascii=False)
 
 
 def _summary_text(profile: Profile, selected: Range | None) -> Iterator[str]:

@@ -45,6 +45,15 @@ def summary_lines(profile: Profile, selected: Range | None) -> Iterator[str]:
 
     yield from found_lines(profile, selected, facts=5)
     yield ""
+    if profile.info.get("device_only") == "true":  # nothing of the host's: no operator has called anything
+        from neuronscope.analysis.roofline import RooflineError, roofline
+        from neuronscope.cli.analysis import roofline_lines
+
+        try:
+            yield from roofline_lines(roofline(profile, selected), 20)
+        except RooflineError as error:
+            yield wrap(str(error))
+        return
     yield from operator_lines(profile.operators(selected), profile.launch_status)
     why = reason(profile, selected or profile.default_range)
     yield ""
