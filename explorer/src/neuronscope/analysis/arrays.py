@@ -9,11 +9,11 @@ profile, `kept_facts` for a few values that take a look at all of it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -98,7 +98,7 @@ def kept_facts(profile: Profile, name: str, tables: tuple[str, ...], make: Calla
     folder = _folder(profile)
     if folder is None or not _large(profile, tables):
         return make()
-    path, key = folder / f"{name}.json", f"{version('neuronscope')} {_key(profile, tables)}"
+    path, key = folder / f"{name}.json", f"{_code()} {_key(profile, tables)}"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["key"] == key:
@@ -247,6 +247,13 @@ def _large(profile: Profile, tables: tuple[str, ...]) -> bool:
     assert profile.directory is not None
     files = (path for table in tables for path in profile.directory.glob(f"{table}*.parquet"))
     return sum(path.stat().st_size for path in files) >= _LEAST_BYTES
+
+
+@functools.cache
+def _code() -> int:
+    """Changes with the package's analyses: facts that older ones worked out are worked out anew."""
+    folder = Path(__file__).parent
+    return max(path.stat().st_mtime_ns for path in (*folder.glob("*.py"), *folder.glob("sql/*.sql")))
 
 
 def _key(profile: Profile, tables: tuple[str, ...]) -> str:
