@@ -78,7 +78,7 @@ class _Thread:
         self._spill = Spill(spill)
 
     def parse(self, start: int, end: int) -> Piece | None:
-        return parse_piece(self._source.data[start:end], self._spill)
+        return parse_piece(memoryview(self._source.data)[start:end], self._spill)
 
     def __enter__(self) -> Helper:
         return self

@@ -339,7 +339,7 @@ class _Walker:
 
     def parse_strictly(self, start: int, end: int) -> Piece | None:
         """The events between two positions, None when something there is out of order."""
-        found = parse_piece(self.data[start:end], self.spill)
+        found = parse_piece(memoryview(self.data)[start:end], self.spill)
         self.source.forget()
         return found
 

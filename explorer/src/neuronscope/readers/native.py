@@ -33,7 +33,7 @@ _FIRST_ID = 2  # of the columns that an odd value can belong to: 0 is the time, 
 _id = msgspec.json.Decoder(int | str | float | None)
 _text = msgspec.json.Decoder(str)
 
-_tokenize: Callable[[bytes], dict[str, Any] | None] | None = None
+_tokenize: Callable[[bytes | memoryview], dict[str, Any] | None] | None = None
 _members: Callable[[Any, Any, tuple[bytes, ...]], list[tuple[bytearray, bytes]] | None] | None = None
 with contextlib.suppress(ImportError):  # a wheel without it
     _built = importlib.import_module("neuronscope.readers._tokenizer")
@@ -56,14 +56,14 @@ def tokenizer() -> str:
     return wanted or ("plain" if _tokenize is None else "native")
 
 
-def parse_piece(text: bytes, spill: Spill | None) -> Piece | None:
+def parse_piece(text: bytes | memoryview, spill: Spill | None) -> Piece | None:
     """Events separated by commas, strictly; None when anything in the text is out of order."""
     if _tokenize is not None and tokenizer() == "native":
         found = _tokenize(text)
         piece = None if found is None else _piece(found, spill)
         if piece is not None:
             return piece
-    return pieces.parse_piece(text, spill)
+    return pieces.parse_piece(bytes(text), spill)
 
 
 def argument_texts(args: pa.Array, keys: tuple[bytes, ...]) -> list[pa.Array] | None:
