@@ -387,3 +387,15 @@ def test_however_it_is_packed_it_opens(ingest: Ingest, tmp_path: Path, ending: s
 def test_a_neighbouring_tools_file_says_what_to_open_instead(ingest: Ingest, name: str, says: str) -> None:
     with pytest.raises(FormatError, match=says):
         ingest(b"\x0a\x10\x50\x01abc", name)
+
+
+def test_damage_in_every_tenth_of_many_events_is_mended_where_it_is(ingest: Ingest) -> None:
+    row = '{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy, NaN: inf", "pid": 0, "tid": 7, "ts": %d, "dur": 5, "args": {"bw": %s}}'
+    rows = [row % (10 * i, ("1.5", "inf", "-nan(ind)")[i % 10 if i % 10 < 3 else 0]) for i in range(5_000)]
+    text = document(*rows)
+    profile = ingest(text)
+    assert counts(profile) == (5_003, 5_003, 1_000, 0)
+    offsets = {w.message.split(" in ")[0]: w.offset for w in profile.result.warnings if w.kind == "repaired"}
+    assert offsets == {"the bare word inf": text.index(rows[1]), "the bare word -nan(ind)": text.index(rows[2])}
+    assert profile.result.device_time_ns == 10_000 + 5_000 * 5_000
+    assert names(profile).count("Memcpy, NaN: inf") == 5_000

@@ -88,7 +88,7 @@ class ArchiveReader:
         """What can be part of a profile, by its place below the folder it is unpacked to."""
         members: list[tuple[str, zipfile.ZipInfo | tarfile.TarInfo]]
         if isinstance(archive, zipfile.ZipFile):
-            members = [(_inside(m.filename), m) for m in archive.infolist() if not m.is_dir()]
+            members = [(_inside(m.filename), m) for m in archive.infolist() if m.filename and not m.is_dir()]
             sizes = [m.file_size for m in archive.infolist()]
         else:
             members = [(_inside(m.name), m) for m in archive if m.isfile()]

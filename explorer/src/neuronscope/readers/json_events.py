@@ -14,7 +14,7 @@ import gc
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,9 +33,18 @@ from neuronscope.readers.pieces import (
     Event,
     Piece,
     columns_of,
+    parse_events,
     tighten,
 )
-from neuronscope.readers.salvage import EVENT_KEYS, MAX_DEPTH, MAX_EVENT_BYTES, extent, mend_event, mend_value
+from neuronscope.readers.salvage import (
+    EVENT_KEYS,
+    MAX_DEPTH,
+    MAX_EVENT_BYTES,
+    extent,
+    mend_event,
+    mend_value,
+    replace_bare_words,
+)
 from neuronscope.readers.scratch import Scratch
 from neuronscope.readers.source import Fault, Source, load, wide_encoding
 from neuronscope.readers.texts import SPILL_PREFIX, Spill
@@ -53,6 +62,7 @@ _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:\s*')
 _EVENTS_KEY = re.compile(rb'"traceEvents"[^\[{]{0,64}\[(?=\s*[{\]])|"traceEvents"[^{]{0,64}\[(?=\s*\{)')
 _SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^,\]}\s"]+')
 _loose = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SMALL_BYTES = 1 << 18
 _LOOSE_EVENTS = 4096  # events parsed one by one, gathered before they become columns
 _ATTEMPTS = 64  # places in lost text where the next event may begin that are tried
 _ATTEMPT_BYTES = 1 << 16
@@ -347,6 +357,11 @@ class _Walker:
         """Keep the events between two positions if they are in order."""
         while end > start and self.data[end - 1] in b", \t\r\n":
             end -= 1
+        if end - start < _SMALL_BYTES:  # columns of a few events cost more than the events
+            events = parse_events(bytes(self.data[start:end]))
+            if events is not None:
+                self.keep_some(events, start)
+            return events is not None
         piece = self.parse_strictly(start, end)
         if piece is not None:
             self.keep(piece, start)
@@ -404,10 +419,11 @@ class _Walker:
             try:
                 text = data[start:end]
                 text.decode("utf-8")
-                self.keep_one(tighten(_loose.decode(text)), start)
+                self.keep_some((tighten(_loose.decode(text)),), start)
                 return end
             except REFUSED:
-                pass
+                if self.without_bare_words(data[start:end], start):
+                    return end
         mended = mend_event(data[start:following].rstrip())
         if mended is None and end is not None and end > following:
             mended = mend_event(data[start:end])
@@ -418,12 +434,29 @@ class _Walker:
         if self.keeping:
             self.mended.append(self.rows)
         fields = {key: msgspec.Raw(value.encode()) for key, value in mended.fields.items()}
-        self.keep_one(tighten(fields), start)
+        self.keep_some((tighten(fields),), start)
         if not self.keeping:
             return start + mended.consumed
         for detail in sorted(mended.faults) or ["damaged text"]:
             self.fault("repaired: " + detail, start, detail)
         return start + mended.consumed
+
+    def without_bare_words(self, text: bytes, start: int) -> bool:
+        """Keep an event in which nothing is wrong but words like NaN, which stand for unknown; whether it was that."""
+        clean, words = replace_bare_words(text)
+        if not words:
+            return False
+        try:
+            clean.decode("utf-8")
+            event = tighten(_loose.decode(clean))
+        except REFUSED:
+            return False
+        if self.keeping:
+            self.mended.append(self.rows)
+            for word in words:
+                self.fault(f"repaired: the bare word {word}", start, f"the bare word {word}")
+        self.keep_some((event,), start)
+        return True
 
     def lose(self, start: int, following: int) -> int:
         """Count an event that can't be had, say why, and return where the next one may begin."""
@@ -487,11 +520,12 @@ class _Walker:
         self.offsets.append(offset)
         self.rows += count
 
-    def keep_one(self, event: Event, offset: int) -> None:
-        self.events_in_file += 1
-        if self.keeping:
-            self.stretch(offset, 1)
-            self.loose.append(event)
+    def keep_some(self, events: Sequence[Event], offset: int) -> None:
+        """Like `keep`, of few events, whose columns are made once they are many."""
+        self.events_in_file += len(events)
+        if self.keeping and len(events):
+            self.stretch(offset, len(events))
+            self.loose.extend(events)
             if len(self.loose) >= _LOOSE_EVENTS:
                 self.finished()
 

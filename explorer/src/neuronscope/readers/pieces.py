@@ -28,6 +28,7 @@ __all__ = [
     "Fields",
     "Piece",
     "columns_of",
+    "parse_events",
     "parse_piece",
     "tighten",
     "with_member",
@@ -141,6 +142,12 @@ class Columns:
 
 
 def parse_piece(text: bytes, spill: Spill | None) -> Piece | None:
+    """Columns of the events of a text, which are separated by commas; None when anything in it is out of order."""
+    events = parse_events(text)
+    return None if events is None else columns_of(events, spill)
+
+
+def parse_events(text: bytes) -> list[Event] | None:
     """Events separated by commas, strictly; None when anything in the text is out of order.
 
     The parser looks only at what it decodes, so that what it passes on raw is checked for UTF-8 before. Members that
@@ -150,15 +157,14 @@ def parse_piece(text: bytes, spill: Spill | None) -> Piece | None:
     try:
         if not text.isascii():
             text.decode("utf-8")
-        events = _events.decode(whole)
+        return _events.decode(whole)
     except msgspec.ValidationError:
         try:
-            events = [tighten(fields) for fields in _other_events.decode(whole)]
+            return [tighten(fields) for fields in _other_events.decode(whole)]
         except REFUSED:
             return None
     except REFUSED:
         return None
-    return columns_of(events, spill)
 
 
 def tighten(fields: Fields) -> Event:

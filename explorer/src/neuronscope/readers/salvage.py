@@ -12,7 +12,16 @@ import mmap
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["EVENT_KEYS", "MAX_DEPTH", "MAX_EVENT_BYTES", "Mended", "extent", "mend_event", "mend_value"]
+__all__ = [
+    "EVENT_KEYS",
+    "MAX_DEPTH",
+    "MAX_EVENT_BYTES",
+    "Mended",
+    "extent",
+    "mend_event",
+    "mend_value",
+    "replace_bare_words",
+]
 
 EVENT_KEYS = (
     "ph",
@@ -36,6 +45,7 @@ MAX_DEPTH = 500
 MAX_EVENT_BYTES = 16 << 20
 
 _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
+_BARE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|(?<=[\s:,\[])([+-]?(?i:nan|inf(?:inity)?)(?:\(\w+\))?|None)(?=[\s,}\]])')
 _SPACE = re.compile(r"[\s\x00-\x1f]*")
 _QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _EVENT_KEY = "|".join(EVENT_KEYS)
@@ -98,6 +108,19 @@ def mend_event(data: bytes) -> Mended | None:
     except _GiveUpError:
         return None
     return Mended(fields, len(raw[:end].encode("utf-8", "surrogateescape")), parser.faults) if fields else None
+
+
+def replace_bare_words(text: bytes) -> tuple[bytes, list[str]]:
+    """The text with null for each NaN, inf and the like that stands where a value does, and these words."""
+    words: set[str] = set()
+
+    def null(match: re.Match[bytes]) -> bytes:
+        if match[1] is None:
+            return match[0]
+        words.add(match[1].decode()[:12])
+        return b"null"
+
+    return _BARE.sub(null, text), sorted(words)
 
 
 def mend_value(data: bytes) -> object | None:
