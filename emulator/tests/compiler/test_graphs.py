@@ -88,6 +88,21 @@ def test_mlp_with_bias_and_gelu(oracle, aten_call, dtype):
     assert [t.kind for t in executable.program.tensors].count("temporary") == 1
 
 
+def test_much_arithmetic_behind_a_product(oracle, aten_call):
+    """GpSimd helps with it, but not with what is still in PSUM."""
+    x, w, a, b = (Value(-1, i) for i in range(4))
+    calls = [
+        aten_call(aten.mm.default, x, w),
+        aten_call(aten.mul.Tensor, Value(0, 0), a),
+        aten_call(aten.mul.Tensor, Value(0, 0), b),
+        aten_call(aten.add.Tensor, Value(1, 0), Value(2, 0)),
+        aten_call(aten.mul.Tensor, Value(3, 0), a),
+    ]
+    inputs = [values((130, 32), torch.float32, 1), values((32, 700), torch.float32, 2)]
+    inputs += [values((130, 700), torch.float32, seed) for seed in (3, 4)]
+    oracle(calls, inputs, tolerance=1e-4)
+
+
 def test_attention_scores(oracle, aten_call):
     q, k, v = (Value(-1, i) for i in range(3))
     calls = [

@@ -158,3 +158,13 @@ def test_short_rows_with_values_per_row(oracle, aten_call):
         aten_call(aten.where.self, Z, Value(0, 0), Value(1, 0)),
     ]
     oracle(calls, [x, row, x > 0], outputs=(Value(1, 0), Value(2, 0)))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize(("shape", "dim"), [((5, 37), 1), ((1000,), 0), ((6, 9, 4), (0, 2)), ((3, 1), 1)])
+def test_sums_of_large_integers_are_exact(oracle, aten_call, shape, dim, dtype):
+    x = torch.randint(-(2**26), 2**26, shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x = x // x.numel()
+    x.view(-1)[0] = 2**24 + 1
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    oracle([aten_call(aten.sum.dim_IntList, X, dims)], [x])

@@ -66,8 +66,18 @@ def _running(b: Builder, old: Any, value: View, momentum: float, scale: float, d
     return b.map("add", kept, b.map("multiply", b.reshape(value, tensor(b, old).shape), momentum * scale), dtype=dtype)
 
 
-@lowering("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
-def _batch_norm(
+@lowering("_native_batch_norm_legit")
+def _legit(b: Builder, x: Any, weight: Any, bias: Any, *rest: Any) -> list[View]:
+    """With running statistics, or (no_stats) without."""
+    return _normalized(b, x, weight, bias, *(rest if len(rest) == 5 else (None, None, *rest)))
+
+
+@lowering("native_batch_norm", "_native_batch_norm_legit_functional")
+def _batch_norm(b: Builder, x: Any, weight: Any, bias: Any, *rest: Any) -> list[View]:
+    return _normalized(b, x, weight, bias, *rest)
+
+
+def _normalized(
     b: Builder,
     x: Any,
     weight: Any,
@@ -78,8 +88,8 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> list[View]:
-    if "no_stats" in b.node.target:
-        raise NotLowered("this form of batch normalization")
+    if not training and running_mean is None:
+        raise NotLowered("batch normalization by running statistics that are not there")
     view = _by_channel(tensor(b, x))
     rank, count = len(view.shape), _count(view)
     if training:

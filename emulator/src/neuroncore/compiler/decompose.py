@@ -530,11 +530,39 @@ def axes_of(view: View, dim: Any) -> tuple[int, ...]:
     return tuple(d % rank for d in ((dim,) if isinstance(dim, int) else dim)) if rank else ()
 
 
+#: Largest value of the dtypes whose sums may stay within what fp32 holds exactly.
+_LARGEST = {"bool": 1, "uint8": 255, "int8": 128, "int16": 2**15, "uint16": 2**16}
+
+
+def _integer_sum(b: Builder, view: View, axes: tuple[int, ...]) -> View:
+    """A sum of 32 bits: engines reduce in fp32, but GpSimd adds integers, halves of a row at a time."""
+    kept = tuple(a for a in range(len(view.shape)) if a not in axes)
+    ordered = view.permute((*kept, *axes))
+    rows, count = prod(view.shape[a] for a in kept), prod(view.shape[a] for a in axes)
+    total = b.reshape(b.map("copy", ordered, dtype="int32"), (rows, count))
+    while count > 1:
+        half = count // 2
+        pair = b.map("add", total.slice(1, 0, half), total.slice(1, half, 2 * half), dtype="int32")
+        if count % 2:
+            first = b.map("add", pair.slice(1, 0, 1), total.slice(1, count - 1, count), dtype="int32")
+            if half > 1:
+                joined = b.dense((rows, half), "int32")
+                b.move(first, joined.slice(1, 0, 1))
+                b.move(pair.slice(1, 1, half), joined.slice(1, 1, half))
+                pair = joined
+            else:
+                pair = first
+        total, count = pair, half
+    return b.reshape(b.map("copy", total, dtype=b.spec().dtype), b.spec().shape)
+
+
 def _reduction(fn: str, *, mean: bool = False) -> Any:
     def lower(b: Builder, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> View:
         view = tensor(b, x)
         axes = axes_of(view, dim)
         count = prod(view.shape[a] for a in axes)
+        if fn == "add" and b.spec().dtype in INTEGERS and count * _LARGEST.get(b.dtype(view), 2**31) >= 2**24:
+            return _integer_sum(b, view, axes)
         scale = 1.0 if not mean else 1.0 / count if count else float("nan")
         return b.reduce(fn, view, axes, keepdim=keepdim, dtype=b.spec().dtype, scale=scale)
 

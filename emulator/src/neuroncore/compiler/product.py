@@ -153,6 +153,9 @@ class _Product(StepEmitter):
             return self.tiler.sbuf(f"{self._name(key)}_{self.block % 2}", _PARTITIONS, columns, dtype)
         return self.tiler.sbuf(f"{self._name(key)}_{self.iteration % 2}", _PARTITIONS, columns, dtype)
 
+    def in_psum(self, key: Key) -> bool:
+        return key == self.accumulator
+
     def full(self, value: Argument, parts: int, width: int) -> Access:
         return super().full(value, parts, width)
 

@@ -242,6 +242,10 @@ class StepEmitter:
         """The tile a value occupies in the current iteration."""
         raise NotImplementedError
 
+    def in_psum(self, key: Key) -> bool:
+        """Whether a value is in PSUM, out of GpSimd's reach."""
+        return False
+
     def full(self, value: Argument, parts: int, width: int) -> Access:
         """A value as [parts, width]; one value per row is repeated."""
         assert isinstance(value, tuple)
@@ -414,7 +418,8 @@ class StepEmitter:
         heavy = sum(s.form in ("tensor", "pair", "choose", "merge") and not self._half(s) for s in self.selection.steps)
         cycles = {"Vector": (1 if self._half(step) else 2) * width, "GpSimd": 150 + 2 * width}
         engine = "Vector"
-        if heavy > 1 and width >= 512 and not self._half(step):
+        reachable = not any(self.in_psum(key) for key in step.inputs())
+        if heavy > 1 and width >= 512 and reachable and not self._half(step):
             clock = self.tiler.target.clock_hz
             engine = min(cycles, key=lambda e: (self.load_ns[e] + cycles[e] / clock(e) * 1e9, e == "GpSimd"))
         self._busy(engine, cycles[engine])
