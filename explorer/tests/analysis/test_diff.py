@@ -213,3 +213,16 @@ def test_paths_meet_although_one_recording_has_no_modules(build_tables, works):
     assert [row.name for row in diff(profile("a", "net"), profile("b", "net")).paths] == ["net: aten::mm"]
     (row,) = diff(profile("a", "net"), profile("b", "")).paths
     assert (row.name, row.verdict, row.note) == ("aten::mm", "same", "")
+
+
+def test_other_input_shapes_are_told(build_tables, works):
+    def profile(name, shapes):
+        tables = build_tables([works("aten::mm"), works("aten::add")])
+        rows = tables["Execution"].to_pylist()
+        rows[0]["shapes"] = shapes
+        return Profile(name, tables | {"Execution": pa.Table.from_pylist(rows, schema=tables["Execution"].schema)})
+
+    found = diff(profile("a", "[8,512] x [512,512]"), profile("b", "[16,512] x [512,512]"))
+    text = "Different input shapes in 1 of 2 operator paths: aten::mm [8,512] x [512,512] → [16,512] x [512,512]."
+    assert text in found.warnings
+    assert not diff(profile("a", "[8,512]"), profile("b", "[8,512]")).warnings

@@ -186,6 +186,7 @@ class _Side:
     paths: Mapping[str, Samples]
     kernels: Mapping[str, frozenset[str]]
     excluded: tuple[str, ...]
+    shapes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def diff(before: Profile, after: Profile) -> Diff:
@@ -220,6 +221,7 @@ def diff(before: Profile, after: Profile) -> Diff:
     excluded = tuple(f"{side.profile.name}: {text}" for side in sides for text in side.excluded)
     counts = [len(side.steps) for side in sides]
     warnings = list(comparison.warnings)
+    warnings += _other_shapes(first, second)
     if counts[0] != counts[1]:
         warnings.append(f"Different numbers of steps: {before.name} {counts[0]}, {after.name} {counts[1]}.")
     return Diff(
@@ -308,8 +310,8 @@ def _side(profile: Profile, on_host: bool, modules: bool) -> _Side:
     for name, column in _METRICS.items():
         values = [row[column] for row in rows]
         metrics[name] = Samples(() if None in values else tuple(int(value) for value in values))
-    paths, kernels = _paths(profile, chosen, modules)
-    return _Side(profile, tuple(chosen), metrics, paths, kernels, tuple(excluded))
+    paths, kernels, shapes = _paths(profile, chosen, modules)
+    return _Side(profile, tuple(chosen), metrics, paths, kernels, tuple(excluded), shapes)
 
 
 def _host_side(profile: Profile) -> _Side:
@@ -370,18 +372,21 @@ def _warm_up(spans: Sequence[int]) -> int:
 
 def _paths(
     profile: Profile, steps: Sequence[int], modules: bool
-) -> tuple[dict[str, Samples], dict[str, frozenset[str]]]:
+) -> tuple[dict[str, Samples], dict[str, frozenset[str]], dict[str, tuple[str, str]]]:
     condition, parameters = ("list_contains($steps::BIGINT[], step)", {"steps": list(steps)}) if steps else ("true", {})
     rows = profile.rows(f"SELECT * FROM op_paths(modules := {modules}) WHERE {condition}", parameters)
     order = list(steps) or [-1]
     times: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     kernels: dict[str, set[str]] = defaultdict(set)
+    shapes: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         step = row["step"] if steps else -1
         times[row["path"]][step] += row["device_time_ns"]
         kernels[row["path"]].add(row["kernel"])
+        shapes[row["path"]] |= {row["first_shapes"], row["last_shapes"]}
     samples = {path: Samples(tuple(found.get(step, 0) for step in order)) for path, found in times.items()}
-    return samples, {path: frozenset(names) for path, names in kernels.items()}
+    ends = {path: (min(texts), max(texts)) for path, texts in shapes.items()}
+    return samples, {path: frozenset(names) for path, names in kernels.items()}, ends
 
 
 def _path_rows(first: _Side, second: _Side, exact: bool) -> list[Row]:
@@ -397,6 +402,18 @@ def _path_rows(first: _Side, second: _Side, exact: bool) -> list[Row]:
             note = f"kernels: {_listed(gone)} → {_listed(come)}"
         rows.append(Row(path, "ns", first.paths.get(path, absent[0]), second.paths.get(path, absent[1]), exact, note))
     return sorted(rows, key=lambda row: (-abs(row.change or 0), row.name))
+
+
+def _other_shapes(first: _Side, second: _Side) -> list[str]:
+    """Operator paths of both sides that worked on inputs of other shapes."""
+    both = [path for path in first.shapes if path in second.shapes and first.shapes[path][1] and second.shapes[path][1]]
+    other = [path for path in both if first.shapes[path] != second.shapes[path]]
+    if not other:
+        return []
+    largest = max(other, key=lambda path: first.paths[path].median or 0)
+    old, new = first.shapes[largest], second.shapes[largest]
+    at = 0 if old[0] != new[0] else 1
+    return [f"Different input shapes in {len(other)} of {len(both)} operator paths: {largest} {old[at]} → {new[at]}."]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@
 --             'layers.0.mlp: aten::linear > aten::addmm'; '(unlinked)' for work that no operator claims
 --   kernel    name of the kernel or executable
 --   executions, device_time_ns, estimated_ns  sums
+--   first_shapes, last_shapes  the input shapes that come first and last as text, empty unknown: what differs between runs
 CREATE OR REPLACE MACRO op_paths(modules := true) AS TABLE
 WITH RECURSIVE calls AS (
     SELECT event_id, name AS path FROM HostOp WHERE parent_id < 0
@@ -22,6 +23,7 @@ SELECT step,
        Execution.name AS kernel,
        count(*) AS executions,
        sum(duration_ns)::BIGINT AS device_time_ns,
-       sum(estimated_ns)::BIGINT AS estimated_ns
+       sum(estimated_ns)::BIGINT AS estimated_ns,
+       min(shapes) AS first_shapes, max(shapes) AS last_shapes
 FROM Execution LEFT JOIN calls ON calls.event_id = op_event_id AND op_event_id >= 0
 GROUP BY ALL;
