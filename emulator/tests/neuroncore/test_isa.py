@@ -274,7 +274,7 @@ REFUSALS = {
     "needs NeuronCore-v4, trn2 is NeuronCore-v3": lambda b: b.emit(
         "exponential", dst=_sbuf(b), data=_sbuf(b, name="a"), max_value=0.0
     ),
-    "its tensors need .* B of HBM, trn2 has": lambda b: b.input("x", (2**33,), "fp32"),
+    "its tensors need .* B of HBM at once, trn2 has": lambda b: b.input("x", (2**33,), "fp32"),
 }
 
 
@@ -365,3 +365,21 @@ def test_accumulating_matmuls_do_not_wait_for_each_other():
         b.emit("nc_matmul", dst=p, stationary=s, moving=m, accumulate=k > 0)
     b.emit("tensor_copy", dst=_sbuf(b, 512, name="o", address=4096), data=p)
     assert _waits(synchronize(b.build())) == [[], [], [], [("Tensor", 3)]]
+
+
+def test_temporaries_that_are_not_live_together_share_hbm():
+    target = load_target("trn2")
+
+    def program(overlap):
+        b = ProgramBuilder("temporaries")
+        size = target.hbm_bytes // 3 * 2 // 128
+        first, second = (b.temporary(name, (128, size), "uint8") for name in ("first", "second"))
+        t = b.sbuf("t", 128, 64, "uint8", 0)
+        order = (first, second, first) if overlap else (first, first, second)
+        for tensor in order:
+            b.emit("dma_copy", dst=tensor.rows(0, 128, (0, 64)), src=t)
+        return b.build(derived=True)
+
+    verify(program(overlap=False), target)
+    with pytest.raises(ProgramError, match="B of HBM at once"):
+        verify(program(overlap=True), target)

@@ -39,8 +39,10 @@ def verify(program: Program, target: Target) -> None:
         _check_tile(tile, target)
     used = sum(t.bytes for t in program.tensors)
     if used > target.hbm_bytes:
+        used = _live_bytes(program)
+    if used > target.hbm_bytes:
         raise ProgramError(
-            f"program {program.name!r}: its tensors need {used} B of HBM, {target.name} has {target.hbm_bytes}"
+            f"program {program.name!r}: its tensors need {used} B of HBM at once, {target.name} has {target.hbm_bytes}"
         )
     buffers = program.buffers
     if len(buffers) != len(program.tensors) + len(program.tiles):
@@ -115,6 +117,31 @@ def _corners(instruction: Instruction, loops: dict[str, int], program: str, wher
             for name, v in instruction.operands
         )
         yield replace(instruction, operands=operands)
+
+
+def _live_bytes(program: Program) -> int:
+    """The most HBM that tensors need at once: temporaries from their first use to their last, others always.
+
+    A loop is one step: what it uses is live all the time.
+    """
+    temporary = {t.name: t.bytes for t in program.tensors if t.kind == "temporary"}
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, item in enumerate(program.body):
+        for instruction in item.text() if isinstance(item, Loop) else (item,):
+            for _, access in instruction.accesses():
+                if access.buffer in temporary:
+                    first.setdefault(access.buffer, number)
+                    last[access.buffer] = number
+    changes: dict[int, int] = {}
+    for name, number in first.items():
+        changes[number] = changes.get(number, 0) + temporary[name]
+        changes[last[name] + 1] = changes.get(last[name] + 1, 0) - temporary[name]
+    live = most = 0
+    for _, change in sorted(changes.items()):
+        live += change
+        most = max(most, live)
+    return most + sum(t.bytes for t in program.tensors if t.kind != "temporary")
 
 
 def _key(instruction: Instruction, kinds: Mapping[str, object]) -> tuple[object, ...]:
