@@ -62,11 +62,11 @@ class _Pooling:
 
     def room(self, per_row: int, fixed: int) -> int:
         """Rows of a band, when each takes `per_row` bytes in both slots."""
-        from neuroncore.compiler.tile import TooManyInstructions
+        from neuroncore.compiler.tile import NotTiled
 
         free = self.tiler.target.sbuf_usable_bytes_per_partition // 2 - fixed - 1024
         if free < per_row:
-            raise TooManyInstructions
+            raise NotTiled("a row of the pooled plane does not fit SBUF")
         return free // per_row
 
     def tile(self, name: str, dtype: str, *, plane: bool = False) -> Tile:
