@@ -30,7 +30,7 @@ static_assert(std::endian::native == std::endian::little, "words are read in lit
 namespace {
 
 constexpr size_t kPadding = 64;        // zeros after the text; more than any read ahead
-constexpr size_t kKept = 64u << 20;     // bytes of scratch memory that are kept from call to call
+constexpr size_t kKept = 64u << 20;    // bytes of scratch memory that are kept from call to call
 constexpr int kMaxDepth = 64;          // of nested values; the plain parser goes deeper
 constexpr size_t kLongestTime = 40;    // characters; longer ones need decimal arithmetic
 constexpr int kWholeDigits = 15;       // an integer part this long, in us, is below 2^63 ns
