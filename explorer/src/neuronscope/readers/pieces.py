@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -276,13 +277,13 @@ def _numbered(values: Sequence[_Id]) -> pa.DictionaryArray:
 
 
 _ID_KEYS = {
-    # column: the argument's names, newest first, as attribute of _Args and as JSON text
-    "correlation": (("correlation", b'"correlation"'),),
-    "external_id": (("external_id", b'"External id"'), ("external_id_2021", b'"external id"')),
-    "device": (("device", b'"device"'),),
-    "stream": (("stream", b'"stream"'), ("stream_id", b'"Stream Id"')),
-    "bytes": (("bytes", b'"bytes"'),),
-    "execution_id": (("execution_id", b'"execution_id"'),),
+    # column: attributes of _Args, newest name first
+    "correlation": ("correlation",),
+    "external_id": ("external_id", "external_id_2021"),
+    "device": ("device",),
+    "stream": ("stream", "stream_id"),
+    "bytes": ("bytes",),
+    "execution_id": ("execution_id",),
 }
 NO_IDS = ("python_function", "ac2g", "fwdbwd")  # categories whose arguments hold none of these; often half of a trace
 
@@ -291,22 +292,25 @@ def _ids_of(args: Sequence[Any], texts: TextColumn, category: pa.DictionaryArray
     """The ids among the arguments, as columns; a column without any value is left out."""
     count = len(args)
     wanted = np.array([name not in NO_IDS for name in category.dictionary.to_pylist()] or [False], np.bool_)
-    rows = np.flatnonzero(wanted[category.indices.to_numpy()] & (texts.lengths > 2)) if count else np.zeros(0, np.int64)
+    if not count:
+        return {}
+    chosen = wanted[category.indices.to_numpy()] & (texts.lengths > 2)
+    rows = np.flatnonzero(chosen)
     if not len(rows):
         return {}
-    present = [args[row] for row in rows.tolist()]
-    text = b"[" + b",".join(present) + b"]"
+    present = list(itertools.compress(args, chosen.tolist()))
     try:
-        parsed = _args_list.decode(text)
+        parsed = _args_list.decode(b"[" + b",".join(present) + b"]")
     except REFUSED:
         parsed = [_one_args(a) for a in present]
     found: dict[str, Int64] = {}
     for column, sources in _ID_KEYS.items():
         values: Int64 | None = None
-        for attribute, key in sources:
-            if key not in text:
+        for attribute in sources:
+            ids = list(map(attrgetter(attribute), parsed))
+            if ids.count(-1) == len(ids):
                 continue
-            here = int64_column(list(map(attrgetter(attribute), parsed)))
+            here = int64_column(ids)
             values = here if values is None else np.where(values >= 0, values, here)
         if values is not None:
             found[column] = np.full(count, -1, np.int64)
