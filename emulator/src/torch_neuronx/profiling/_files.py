@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from neuroncore.errors import NeuroncoreError
 from neuroncore.runtime import Executable
 from neuroncore.targets import Target
 from neuroncore.timing.details import details, hardware
@@ -218,9 +220,7 @@ def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], targ
             },
         ),
     }
-    told = [
-        details(p.program, target, p.instructions, p.dma_transfers, neff) for p, neff in zip(found, names, strict=True)
-    ]
+    told = [_details(p, target, neff) for p, neff in zip(found, names, strict=True)]
     used["hardware"] = _table(tables.HARDWARE, hardware(target))
     for spec, parts in (
         (tables.INSTRUCTIONS, [p.instructions for p in found]),
@@ -231,6 +231,17 @@ def ntff(launches: Launches, core: int, programs: Mapping[str, Executable], targ
         conformed = [part.select(schema.names).cast(schema) for part in parts]
         used[spec.name] = pa.concat_tables(conformed).unify_dictionaries() if conformed else schema.empty_table()
     return used
+
+
+def _details(executable: Executable, target: Target, neff: str) -> Rows:
+    """What the program says beside its timeline; nothing, with a warning, where the two don't fit: our mistake."""
+    try:
+        return details(executable.program, target, executable.instructions, executable.dma_transfers, neff)
+    except NeuroncoreError as error:
+        warnings.warn(
+            f"{executable.name}: its device profile lacks waits and memory; please report: {error}", stacklevel=2
+        )
+        return {spec.name: spec.schema.empty_table() for spec in tables.DETAILS}
 
 
 def _table(spec: tables.TableSpec, columns: Mapping[str, Any]) -> pa.Table:
