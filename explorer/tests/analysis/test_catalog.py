@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from neuronscope.analysis import Profile
 from neuronscope.analysis.catalog import ANALYSES, analyse
+from neuronscope.analysis.library import open_profile
 from neuronscope.schema import own
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)"
@@ -280,3 +281,28 @@ def test_the_curve_keeps_every_peak(sizes):
     assert max(row["peak_bytes"] for row in curve) == found.rows[-1]["peak_bytes"]
     assert curve[-1]["last_bytes"] == 1_000 + sum(sizes) and len(curve) <= 200
     profile.close()
+
+
+def test_a_job_on_processors_alone_is_told_by_its_host_collectives(tmp_path):
+    """Gloo's all-reduces are ranges of a thread of their own; the second rank begins each 20 us late."""
+    for rank in range(2):
+        events = []
+        for step in range(2):
+            at = 1_000 * step
+            for category, name, ts, dur, tid in (
+                ("user_annotation", f"ProfilerStep#{step}", at, 900, 1),
+                ("cpu_op", "aten::mm", at + 10, 100, 1),
+                ("user_annotation", "gloo:all_reduce", at + 80 + 20 * rank, 220 - 20 * rank, 2),
+            ):
+                events.append({"ph": "X", "cat": category, "name": name, "pid": 9, "tid": tid, "ts": ts, "dur": dur})
+        head = {"schemaVersion": 1, "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(head | {"traceEvents": events}))
+    job = open_profile(tmp_path, data_path=tmp_path / "library")
+    split = {
+        row["category"]: row["time_ns"] for row in job.analyse("steps").rows if (row["step"], row["rank"]) == (1, 0)
+    }
+    assert split == {"compute": 100_000, "communication": 190_000, "outside_operators": 610_000}
+    ranks = job.analyse("ranks")
+    assert [row["last"] for row in ranks.rows] == [0, 2] and ranks.rows[1]["caused_ns"] == 40_000
+    rules = {row["rule"]: row for row in job.analyse("insights").rows}
+    assert rules["straggler"]["gain_ns"] == 2 * 40_000 and rules["exposed_communication"]["gain_ns"] > 0

@@ -55,6 +55,7 @@ SQL_FILES = (
     "work_by_step",
     "op_paths",
     "host_paths",
+    "host_collectives",
     "step_split",
     "overlap",
     "launches",

@@ -18,10 +18,8 @@ CREATE OR REPLACE MACRO collectives() AS TABLE
 WITH device_parts AS (
     SELECT event_id, rank, step, name, start_ts, end_ts FROM executions() WHERE category = 'communication' AND rank >= 0
 ), host_parts AS ( -- Gloo's and others' on the host, where no device runs collectives
-    SELECT event_id, Track.rank AS rank, -1 AS step, Name.name AS name, start_ts, end_ts
-    FROM Slice JOIN Name USING (name_id) JOIN Track USING (track_id)
-    WHERE is_collective(Name.name) AND contains(Name.name, ':') AND NOT contains(Name.name, '::') AND Track.rank >= 0
-      AND Track.kind = 'framework' AND NOT EXISTS (SELECT 1 FROM device_parts)
+    SELECT event_id, rank, -1 AS step, name, start_ts, end_ts FROM host_collectives()
+    WHERE rank >= 0 AND NOT EXISTS (SELECT 1 FROM device_parts)
 ), parts AS (
     SELECT * FROM device_parts UNION ALL SELECT * FROM host_parts
 ), grouped AS (

@@ -92,13 +92,14 @@ WITH split AS MATERIALIZED (
     SELECT 'exposed_copies', (SELECT ns FROM split WHERE category = 'memory_copy'),
            'memory_copy of step_split(): only copies ran'
     UNION ALL
-    SELECT 'straggler', (SELECT total FROM found WHERE rule = 'straggler') * (SELECT count(DISTINCT rank) FROM work),
+    SELECT 'straggler', (SELECT sum(lead_ns * ranks) FROM collectives() WHERE last AND (range_step < 0 OR step = range_step)),
            'per collective, how long the last rank started after the last but one, for every rank (collectives())'
     UNION ALL
     SELECT 'conversions', (SELECT total FROM found WHERE rule = 'conversions'),
            'device time of copies, casts and layout changes that compute nothing new'
 )
-SELECT rule, gain_ns::BIGINT AS gain_ns, gain_ns::BIGINT / nullif(span_ns, 0) AS share, span_ns, count, formula, evidence
-FROM bounds JOIN found USING (rule), whole
+SELECT rule, gain_ns::BIGINT AS gain_ns, gain_ns::BIGINT / nullif(span_ns, 0) AS share, span_ns, coalesce(count, 0) AS count,
+       formula, coalesce(evidence, []) AS evidence
+FROM bounds LEFT JOIN found USING (rule), whole
 WHERE gain_ns > 0 AND NOT (emulated AND rule IN ('host_late', 'launch_latency', 'synchronization', 'data_loading'))
 ORDER BY gain_ns DESC, rule;

@@ -14,8 +14,8 @@
 --   execution_gap, sync, stream   the same, where the source tells which
 --   no_more_work    the step's device work was over; the host went on
 --   unknown         the source does not tell when it was launched
--- Without any device work in the profile: compute and communication are top-level operator calls of any thread, and
---   outside_operators is the rest.
+-- Without any device work in the profile: compute is top-level operator calls of any thread, communication collectives on
+--   the host (host_collectives()) where no operator runs, and outside_operators the rest.
 --
 -- Parameters: as of executions(). Steps are those that begin in the range; where none does, the range (as far as anything
 --   was recorded in it) is one window of step -1.
@@ -49,8 +49,10 @@ WITH marked AS MATERIALIZED (
            CASE WHEN enqueue_ts >= 0 THEN enqueue_ts ELSE launch_ts END, 4
     FROM executions(range_step := range_step) WHERE launch_part > 0
     UNION ALL
-    SELECT rank, step, start_ts, end_ts, '', -1, CASE WHEN is_collective(name) THEN 2 ELSE 1 END
+    SELECT rank, step, start_ts, end_ts, '', -1, 1
     FROM HostOp WHERE parent_id < 0 AND NOT (SELECT yes FROM on_device)
+    UNION ALL
+    SELECT rank, -1, start_ts, end_ts, '', -1, 2 FROM host_collectives() WHERE NOT (SELECT yes FROM on_device)
     UNION ALL -- work of other steps that runs during this one
     SELECT Execution.rank, -2, start_ts, end_ts, gap_cause, CASE WHEN enqueue_ts >= 0 THEN enqueue_ts ELSE launch_ts END, 5
     FROM Execution
