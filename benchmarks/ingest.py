@@ -4,8 +4,9 @@ The trace is that of the explorer's tests (`explorer/tests/synthetic.py`: steps,
 figures are known: a run of ours that finds others fails. All read the file from the page cache. Ours links the events
 and writes Parquet and counts, with each of its tokenizers; `json.load` only parses; HolisticTraceAnalysis (and
 traceinsight, its successor) parses and makes its kernel breakdown; Perfetto's engine loads the trace and answers one
-query. Each runs in a process of its own, so that its peak memory (of its largest process) can be told. `device time
-off` is how far the sum of the kernels that the tool reports is from the true one.
+query. Each runs in a process of its own, so that its peak memory can be told: that of the process and of its largest
+helper, with the pages of mapped files that were resident. `device time off` is how far the sum of the kernels that the
+tool reports is from the true one.
 
 `--events 10000000` takes a trace of 2.6 GB; above 2 million events only ours and Perfetto are run. The peers are
 installed into build/peers by the run (`_peers.py`); one that can't be is left out with a note.
@@ -50,7 +51,7 @@ path, folder = sys.argv[1:]
 began = time.perf_counter()
 {body}
 seconds = time.perf_counter() - began
-peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * 1024 / 1e6
+peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * 1024 / 1e6
 print(json.dumps(dict(seconds=seconds, peak_mb=peak, answer=answer)))
 """
 

@@ -1,7 +1,8 @@
 """Read any profile into Parquet. Start at `ingest`; one module per format, each a `Reader`.
 
 The way of an event: `detect` picks the reader → `json_events`, `chrome` and `session` turn bytes into columns (`trace`)
-→ `model` gives them tracks, lanes, links, executions, gaps and steps → `write` makes the Parquet tables.
+→ `model` gives them processes, operators and steps, `executions`, `gaps`, `tracks` and `flows` the rest → `write` makes
+the Parquet tables. What is as long as the file lies in `scratch` columns.
 """
 
 from __future__ import annotations
