@@ -4,6 +4,7 @@
 profile = neuronscope.open("trace.json.gz")
 profile.summary().facts
 profile.operators().rows
+profile.analyse("insights").facts  # also steps, overlap, ranks, memory, launches, tree, averages, lanes
 profile.sql("SELECT name, count(*) FROM Execution GROUP BY name")
 profile.table("Execution").to_pandas()
 ```
@@ -31,7 +32,7 @@ def open(  # noqa: A001
         data_path: the library's folder; default as `neuronscope.store.default_data_path`.
 
     Returns:
-        The profile: `.summary()`, `.operators()`, `.sql(text)` and `.table(name)` (Arrow tables).
+        The profile: `.summary()`, `.operators()`, `.analyse(name)`, `.sql(text)` and `.table(name)` (Arrow tables).
 
     Raises:
         FormatError: nothing readable there; the message lists what was looked for.
