@@ -157,3 +157,15 @@ def test_fused_adamw(oracle, aten_call):
     outputs = tuple(Value(0, i) for i in (*range(3), *range(6, 12)))
     call = aten_call(Named("aten._fused_adamw.default", step), *names[:4], [], names[4], **options)
     oracle([call], flat, outputs=outputs, tolerance=1e-4)
+
+
+def test_long_rows_with_a_value_each_move_their_bytes_and_little_more(graph_of, aten_call):
+    """A value per row is loaded once per row, whatever the width: near the time of the bytes."""
+    from neuroncore.runtime import compile_graph
+    from neuroncore.targets import load_target
+
+    grad, output = (torch.randn(512, 4096) for _ in range(2))
+    call = aten_call(aten._log_softmax_backward_data.default, X, Y, 1, torch.float32)
+    executable = compile_graph(graph_of([call], [grad, output]))
+    bytes_ns = (executable.bytes_read + executable.bytes_written) / load_target("trn2").dma_bytes_per_second * 1e9
+    assert executable.program_ns < 1.3 * bytes_ns

@@ -25,6 +25,8 @@ __all__ = ["StepEmitter", "tile_rows"]
 #: (reference/hw/compile_rules.md section 5); larger tiles only delay the first computation.
 _ROW_BYTES = 8192
 _SLOTS = 6
+#: Columns from which on a row is worth its instructions.
+_LONG = 512
 _INTEGERS = frozenset({"int32", "uint32"})
 
 
@@ -47,6 +49,9 @@ def tile_rows(tiler: Tiler, kernel: Kernel) -> None:
         w.elements == kernel.rows * kernel.cols for p in kernel.prims for w in writes(p)
     )
     if not free:
+        _Rows(tiler, kernel, _row_shape(tiler, kernel)).run()
+        return
+    if _has_row_values(tiler, kernel):
         _Rows(tiler, kernel, _row_shape(tiler, kernel)).run()
         return
     shape = _free_shape(tiler, kernel)
@@ -112,6 +117,16 @@ def crosses(kernel: Kernel) -> bool:
         if isinstance(prim, Reduce) or depends:
             reduced.add(out.buffer)
     return False
+
+
+def _has_row_values(tiler: Tiler, kernel: Kernel) -> bool:
+    """Whether long rows, enough to fill the partitions, each have a value of their own: it is loaded once per row."""
+    if kernel.rows < tiler.target.partitions or kernel.cols < _LONG:
+        return False
+    layouts = [layout_of(v, kernel.rows, kernel.cols) for p in kernel.prims for v in (*reads(p), *writes(p))]
+    if any(layout is None for layout in layouts):
+        return False
+    return any(layout.by_row and not layout.by_column for layout in layouts if layout is not None)
 
 
 def _free_shape(tiler: Tiler, kernel: Kernel) -> Shape | None:
