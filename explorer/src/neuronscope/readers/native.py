@@ -35,7 +35,7 @@ _text = msgspec.json.Decoder(str)
 
 _tokenize: Callable[[bytes | memoryview], dict[str, Any] | None] | None = None
 _members: Callable[[Any, Any, tuple[bytes, ...]], list[tuple[bytearray, bytes]] | None] | None = None
-with contextlib.suppress(ImportError):  # a wheel without it
+with contextlib.suppress(ImportError, AttributeError):  # a wheel without it, or one built from older sources
     _built = importlib.import_module("neuronscope.readers._tokenizer")
     _tokenize, _members = _built.tokenize, _built.members
 

@@ -248,4 +248,5 @@ def remove_scratch(scratch: Path) -> None:
     """Delete what `load` left in the folder, and columns where the system keeps the names of open files."""
     (scratch / ".inflated").unlink(missing_ok=True)
     for left in scratch.glob(f"{SCRATCH_PREFIX}*"):
-        left.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # still mapped
+            left.unlink(missing_ok=True)
