@@ -306,3 +306,11 @@ def test_a_job_on_processors_alone_is_told_by_its_host_collectives(tmp_path):
     assert [row["last"] for row in ranks.rows] == [0, 2] and ranks.rows[1]["caused_ns"] == 40_000
     rules = {row["rule"]: row for row in job.analyse("insights").rows}
     assert rules["straggler"]["gain_ns"] == 2 * 40_000 and rules["exposed_communication"]["gain_ns"] > 0
+
+
+def test_a_pause_between_steps_is_no_evidence_and_no_gain(job):
+    """A rank's device idles 2 ms from one step to the next; only what lies in a step can make it shorter."""
+    rows = {row["rule"]: row for row in job.analyse("insights").rows}
+    assert rows["host_late"]["evidence"][0]["ns"] == 15_000  # from the step's start to the call of its first launch
+    assert rows["host_late"]["gain_ns"] == 9 * 15_000
+    assert all(row["share"] <= 1 for row in rows.values())

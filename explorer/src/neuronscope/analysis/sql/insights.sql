@@ -23,12 +23,16 @@ WITH split AS MATERIALIZED (
     SELECT sum(ns)::BIGINT AS span_ns,
            EXISTS (SELECT 1 FROM ProfileInfo WHERE key = 'emulated' AND lower(value) = 'true') AS emulated FROM split
 ), work AS MATERIALIZED (
-    SELECT event_id, name, op, category, start_ts, duration_ns, device_part, launch_part, gap_ns, gap_cause, launch_ts, rank
+    SELECT event_id, name, op, category, start_ts, duration_ns, device_part, launch_part, gap_ns, gap_cause, launch_ts, rank, step
     FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
-), late AS MATERIALIZED (
-    SELECT event_id, name, rank, start_ts - gap_ns AS dry_ts, start_ts,
-           CASE WHEN launch_ts >= 0 THEN least(greatest(launch_ts - (start_ts - gap_ns), 0), gap_ns) ELSE gap_ns END AS ns
-    FROM work, whole WHERE gap_cause = 'host_late' AND gap_ns > 0 AND NOT emulated
+), marked AS (
+    SELECT number, rank, min(start_ts) AS begun FROM Step GROUP BY number, rank
+), late AS MATERIALIZED ( -- only what lies in the work's own step, as in step_split()
+    SELECT event_id, name, work.rank AS rank, greatest(start_ts - gap_ns, coalesce(begun, start_ts - gap_ns)) AS dry_ts,
+           start_ts, greatest(CASE WHEN launch_ts >= 0 THEN least(launch_ts, start_ts) ELSE start_ts END - dry_ts, 0) AS ns
+    FROM work LEFT JOIN marked ON marked.number = work.step AND marked.rank = work.rank, whole
+    WHERE gap_cause = 'host_late' AND gap_ns > 0 AND NOT emulated
+      AND (begun IS NOT NULL OR NOT EXISTS (SELECT 1 FROM marked))
 ), waits AS ( -- host calls that wait for the device, and those that fetch data
     SELECT event_id, Name.name AS name, start_ts, end_ts, rank, starts_with(Name.name, 'enumerate(DataLoader)') AS loads
     FROM Slice JOIN Name USING (name_id) JOIN Track USING (track_id)
