@@ -21,6 +21,7 @@ from neuronscope.schema.published import arrow_schema, schema_fields
 __all__ = ["Writer", "write_profile"]
 
 _ROW_GROUP = 65_536
+_ROW_GROUPS = {"Execution": 16_384, "Gap": 16_384}  # read row by row too: whoever looks at one reads its group
 
 
 class Writer:
@@ -50,7 +51,7 @@ class Writer:
                     writer = pq.ParquetWriter(path, table.schema, **_settings(table.schema))
                 # Pieces of several makers may differ in what they call nullable.
                 alike = pa.Table.from_arrays(table.columns, schema=writer.schema)
-                writer.write_table(alike, row_group_size=_ROW_GROUP)
+                writer.write_table(alike, row_group_size=_ROW_GROUPS.get(name, _ROW_GROUP))
                 rows += table.num_rows
         finally:
             if writer is not None:
