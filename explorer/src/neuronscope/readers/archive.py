@@ -31,7 +31,7 @@ _MOST_BYTES = 200 << 30
 ENDINGS = (*(".json", ".gz", ".zst", ".bz2", ".xz", ".pb", ".ntff", ".neff", ".parquet", ".sqlite", ".db", ".csv"),)
 _DAMAGE = (
     *(zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, LZMAError),
-    *(RuntimeError, NotImplementedError),  # encrypted, or packed in a way this Python doesn't know
+    *(UnicodeDecodeError, RuntimeError, NotImplementedError),  # encrypted, or packed in a way this Python doesn't know
 )
 
 
