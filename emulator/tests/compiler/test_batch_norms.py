@@ -6,7 +6,7 @@ from neuroncore.graph import Value
 
 aten = torch.ops.aten
 X, Y, Z, W, V = (Value(-1, i) for i in range(5))
-SHAPES = [(3, 5), (2, 6, 9), (4, 130, 5, 7)]
+SHAPES = [(3, 5), (2, 6, 9), (4, 130, 5, 7), (2, 3, 65, 66)]
 
 
 def values(*shape, seed=0):

@@ -9,6 +9,9 @@ from neuroncore.compiler.decompose import tensor
 from neuroncore.compiler.lowering import Builder, NotLowered, lowering
 from neuroncore.compiler.views import View
 
+#: Values of a channel that stay in SBUF between its statistics and their use.
+_ON_CHIP = 8192
+
 
 def _by_channel(view: View) -> View:
     """[n, c, ...] as [c, n, ...]."""
@@ -50,14 +53,20 @@ def _moments(b: Builder, view: View) -> tuple[View, View]:
     return minus, b.reduce("add", squares, _others(view), keepdim=True, scale=1.0 / _count(view))
 
 
-def _scaled(b: Builder, view: View, minus: View, rstd: View, weight: Any, bias: Any) -> View:
-    """(x - mean) * rstd * weight + bias as one factor and one addend."""
+def _scaled(b: Builder, view: View, minus: View, rstd: View, weight: Any, bias: Any, *, together: bool) -> View:
+    """(x - mean) * rstd * weight + bias as one factor and one addend per channel.
+
+    Together with the statistics a channel is a row; alone a row is a plane, of which there are more.
+    """
     rank = len(view.shape)
     factor = rstd if weight is None else b.map("multiply", rstd, _channels(b, weight, rank))
     addend = b.map("multiply", minus, factor)
     if bias is not None:
         addend = b.map("add", addend, _channels(b, bias, rank))
-    return _store(b, 0, "add", b.map("multiply", view, factor), addend)
+    if together:
+        return _store(b, 0, "add", b.map("multiply", view, factor), addend)
+    planes, factor, addend = (_by_channel(one) for one in (view, factor, addend))
+    return b.map("add", b.map("multiply", planes, factor), addend, dtype=b.spec().dtype)
 
 
 def _running(b: Builder, old: Any, value: View, momentum: float, scale: float, dtype: str) -> View:
@@ -98,7 +107,7 @@ def _normalized(
         minus = b.map("multiply", _channels(b, running_mean, rank), -1.0)
         variance = _channels(b, running_var, rank)
     rstd = b.map("rsqrt", b.map("add", variance, float(eps)))
-    results = [_scaled(b, view, minus, rstd, weight, bias)]
+    results = [_scaled(b, view, minus, rstd, weight, bias, together=training and count <= _ON_CHIP)]
     functional = "functional" in b.node.target
     if training:
         results += [_vector(b, 1, minus, -1.0), _vector(b, 2, rstd)]
@@ -142,12 +151,18 @@ def _batch_norm_backward(
     total = b.reduce("add", g, _others(g), keepdim=True)
     product = b.reduce("add", b.map("multiply", g, normal), _others(g), keepdim=True)
     factor = rstd if weight is None else b.map("multiply", rstd, _channels(b, weight, rank))
-    inner = g
+    apart = _count(view) > _ON_CHIP
+    inner, x, middle, spread = ((_by_channel(v) if apart else v) for v in (g, view, mean, rstd))
     if training:
         scale = -1.0 / _count(view)
-        along = b.map("multiply", normal, b.map("multiply", product, scale))
-        inner = b.map("add", b.map("add", g, b.map("multiply", total, scale)), along)
-    results = [_store(b, 0, "multiply", inner, factor)]
+        shift, slope = (b.map("multiply", value, scale) for value in (total, product))
+        shift, slope = ((_by_channel(v) if apart else v) for v in (shift, slope))
+        normal = b.map("multiply", b.map("subtract", x, middle), spread)
+        inner = b.map("add", b.map("add", inner, shift), b.map("multiply", normal, slope))
+    if apart:
+        results = [b.map("multiply", inner, _by_channel(factor), dtype=b.spec().dtype)]
+    else:
+        results = [_store(b, 0, "multiply", inner, factor)]
     for number, value, wanted in ((1, product, mask[1]), (2, total, mask[2])):
         spec = b.spec(number)
         results.append(_vector(b, number, value) if wanted and spec.elements else b.temp(spec.shape, spec.dtype))
@@ -168,7 +183,7 @@ def _elemt(b: Builder, x: Any, weight: Any, bias: Any, mean: Any, invstd: Any, e
     view = _by_channel(tensor(b, x))
     rank = len(view.shape)
     minus = b.map("multiply", _channels(b, mean, rank), -1.0)
-    return _scaled(b, view, minus, _channels(b, invstd, rank), weight, bias)
+    return _scaled(b, view, minus, _channels(b, invstd, rank), weight, bias, together=False)
 
 
 @lowering("batch_norm_backward_reduce")
