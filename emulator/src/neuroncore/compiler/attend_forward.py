@@ -80,9 +80,11 @@ class _Forward(Attention):
         # A head's values are read until six ticks after its last step began; only then may the next ones come.
         self.buffers = max(2, -(-(steps + 6) // steps))
         self.delays = _DELAYS
+        self.together = self._together()
         if self.buffers * head_bytes(self.keys, self.width, self.values, self.size) > room:
             self.buffers = 1
-            if len(self.blocks(self.query_tiles[0], BLOCK)) < 8:
+            # The next keys and values replace those that steps still read, unless a round needs only one head's.
+            if self.together > self.shared and len(self.blocks(self.query_tiles[0], BLOCK)) < 8:
                 self.delays = (0,) * len(_DELAYS)
         self.wants_rows = prim.rows.buffer in tiler.kernels.kept
         self.pending: list[_Step] = []  # last steps of tiles whose statistics are not yet stored
@@ -95,7 +97,7 @@ class _Forward(Attention):
         with self.tiler.iteration(prologue=True):
             self.make_masks([(q, keys) for q in self.query_tiles for keys in self.visible(q)])
         batches, heads = self.prim.q.shape[:2]
-        together = self._together()
+        together = self.together
         if together == heads:
             self._round([(batch, head) for batch in range(batches) for head in range(heads)])
             return
