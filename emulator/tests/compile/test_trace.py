@@ -87,3 +87,11 @@ def test_a_decoder_layer_of_seven_billion_is_compiled_not_estimated():
     products = 2 * 2048 * (4 * 4096**2 + 3 * 4096 * 11008)
     assert executable.flops > products
     assert executable.program_ns < 2.5 * products / 78.6e3  # of TensorE's peak, in flops per ns
+
+
+def test_ops_in_place_on_lists_are_launches_though_they_return_nothing():
+    with torch.device("meta"):
+        tensors = [torch.empty(8), torch.empty(3, 4)]
+    (graph,) = trace_ops(lambda tensors: torch._foreach_mul_(tensors, 2.0), tensors)
+    assert graph.name == "aten::_foreach_mul_.Scalar"
+    assert len(graph.mutates) == 2

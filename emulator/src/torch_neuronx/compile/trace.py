@@ -161,4 +161,5 @@ _NO_LAUNCH = frozenset({
 
 def _moves_data(func: Any, results: Any) -> bool:
     name = func._schema.name.split("::")[-1]
-    return name not in _NO_LAUNCH and any(isinstance(t, torch.Tensor) for t in tree_leaves(results))
+    gives = any(isinstance(t, torch.Tensor) for t in tree_leaves(results))
+    return name not in _NO_LAUNCH and (gives or func._schema.is_mutable)  # foreach ops in place return nothing
