@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neuronscope.store._lock import locked
+from neuronscope.store._lock import locked, replace_text
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
@@ -33,6 +33,7 @@ _VERSION = 2
 _LEAST_ROWS = 100_000
 _LEAST_BYTES = 1 << 20  # of tables that facts are kept of
 _META = "meta.json"
+_BLOCK = 1 << 20  # values
 
 
 def kept_arrays(
@@ -104,9 +105,10 @@ def kept_facts(profile: Profile, name: str, tables: tuple[str, ...], make: Calla
         if kept["key"] == key:
             return kept["value"]
     value = make()
-    with contextlib.suppress(OSError), _making(folder, name) as making:
-        (making / path.name).write_text(json.dumps({"key": key, "value": value}), encoding="utf-8")
-        (making / path.name).replace(path)
+    with contextlib.suppress(OSError):
+        folder.mkdir(exist_ok=True)
+        with locked(folder / f".{name}.lock"):
+            replace_text(path, json.dumps({"key": key, "value": value}))
     return value
 
 
@@ -174,8 +176,14 @@ class Room:
         made: npt.NDArray[Any]
         if self.folder and count:
             path = self.folder / f"{label}.npy"
-            made = np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=(count,))
-            made[:] = -1
+            # Written, not mapped, at first: a full disk is an error then; in a sparse mapped file it ends the process.
+            column = Column(path, -1, max(high, 0), count)
+            try:
+                for at in range(0, count, _BLOCK):
+                    column.append(np.full(min(_BLOCK, count - at), -1, kind))
+            finally:
+                column.close()
+            made = np.load(path, mmap_mode="r+", allow_pickle=False)
         else:
             made = np.full(count, -1, kind)
         self._tables[label] = made

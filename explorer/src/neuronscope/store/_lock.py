@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["hold", "locked"]
+__all__ = ["hold", "locked", "replace_text"]
 
 
 @contextmanager
@@ -52,3 +52,20 @@ def hold(path: Path) -> IO[bytes] | None:
         file.close()
         return None
     return file
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Replace a small file as a whole: after a crash the old text is there or the new one.
+
+    The caller holds the file's lock, so one name beside it is enough; what a killed process left there is overwritten.
+
+    Raises:
+        OSError: it can't be written; the old text stays.
+    """
+    beside = file.with_name(f".{file.name.removeprefix('.')}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

@@ -7,14 +7,12 @@ servers that change it at once neither loses what the other wrote.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from neuronscope.formats.errors import NeuronscopeError
-from neuronscope.store._lock import locked
+from neuronscope.store._lock import locked, replace_text
 
 __all__ = ["Notes", "TagError", "check_tag", "read_notes", "update_notes"]
 
@@ -63,12 +61,5 @@ def update_notes(file: Path, change: Callable[[Notes], Notes]) -> Notes:
     with locked(file.with_suffix(".lock")):
         notes = change(read_notes(file))
         notes = replace(notes, tags=tuple(sorted(set(notes.tags))))
-        handle, beside = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(asdict(notes), stream, ensure_ascii=False)
-            Path(beside).replace(file)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        replace_text(file, json.dumps(asdict(notes), ensure_ascii=False))
     return notes
