@@ -125,7 +125,6 @@ def test_version_and_schema():
         (["sql", "{naive}", "SELECT * FROM nothing"], "nothing"),
         (["view", "{naive}", "--host", "no.such.host.invalid"], "--host no.such.host.invalid"),
         (["view", "{naive}", "--port", "70000"], "--port"),
-        (["ingest", "{naive}", "--json"], "processed profile"),
         (["frobnicate"], "frobnicate"),
         (["summary"], "PATH"),
     ],
