@@ -37,7 +37,7 @@ export function RooflineCard(props: { card: ProfileCard }) {
         <Show when={app.ok(found)}>
           {(f) => (
             <Show when={!f().reason} fallback={<p class="dim reason-text">{pretty(f().reason)}</p>}>
-              <div class="roofline">
+              <div class="executables">
                 <Chart found={f()} />
                 <Rows found={f()} />
               </div>
