@@ -84,6 +84,33 @@ def test_pairs_need_like_work_and_unlike_times_and_a_tie_is_half():
     assert score([[fast]]).median_abs_log_error == pytest.approx(math.log(1.6))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cs149-vadd-ROW_CHUNK=1",
+        "cs149-vadd-ROW_CHUNK=128",
+        "cs149-vadd-stream_FREE_DIM=2",
+        "cs149-vadd-stream_FREE_DIM=200",
+        "cs149-vadd-256000-2000",
+        "cs149-vadd-256000-1000",
+        "tut-matmul-trn2-v2",
+        "tut-matmul-trn2-v3",
+        "tut-matmul-trn2-v4",
+        "tut-matmul-trn2-v5",
+        "cs149t1-vadd-profile_2000",
+        "cs149t1-vadd-profile_1000",
+        "own-rmsnorm-eager-add",
+        "own-rmsnorm-eager-rsqrt",
+        "own-rmsnorm-eager-mean",
+        "own-rmsnorm-fused",
+        "own-rmsnorm-compiled",
+    ],
+)
+def test_published_latencies_are_predicted_within_15_percent(name):
+    (row,) = run([entry for entry in read(DEFAULT)[0] if entry.id == name]).rows
+    assert abs(row.predicted / row.published - 1) < 0.15
+
+
 @pytest.mark.parametrize("family", ["attention", "elementwise", "normalization", "MLP and QKV"])
 def test_small_programs_are_predicted_within_a_third(family):
     figures = run([e for e in quick() if not e.fitted]).figures(family)

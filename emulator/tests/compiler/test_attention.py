@@ -131,7 +131,7 @@ def test_forward_with_a_mask(oracle, aten_call, kind):
     oracle([aten_call(FORWARD, X, Y, Z, W)], [q, k, v, bias])
 
 
-def check_backward(oracle, aten_call, q, k, v, *, bias=None, causal=False, tolerance=2e-4):
+def check_backward(oracle, aten_call, q, k, v, *, bias=None, causal=False, tolerance=1e-4):
     out, rows = reference(q, k, v, bias, causal=causal)
     g = values(out.shape, q.dtype, 9)
 
@@ -156,7 +156,7 @@ def check_backward(oracle, aten_call, q, k, v, *, bias=None, causal=False, toler
 @pytest.mark.parametrize("shape", [(1, 2, 72, 16), (1, 3, 130, 64)])
 def test_backward(oracle, aten_call, shape, causal, dtype):
     q, k, v = (values(shape, dtype, i) for i in range(3))
-    tolerance = 2e-4 if dtype == torch.float32 else 6e-2
+    tolerance = 1e-4 if dtype == torch.float32 else 6e-2
     check_backward(oracle, aten_call, q, k, v, causal=causal, tolerance=tolerance)
 
 
