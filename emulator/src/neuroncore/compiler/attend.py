@@ -31,6 +31,7 @@ __all__ = [
     "WORK_BYTES",
     "Attention",
     "Rows",
+    "Step",
     "depths",
     "fits",
     "head_bytes",
@@ -82,6 +83,28 @@ class Rows:
     def column(self) -> int:
         """Rows of its group before it, where tiles lie side by side."""
         return self.place * self.parts
+
+
+@dataclass(frozen=True)
+class Step:
+    """One block of keys for one tile of queries; `number` counts the steps, `slot` tells apart the heads in SBUF."""
+
+    batch: int
+    head: int
+    queries: Rows
+    block: list[Rows]
+    number: int
+    slot: int
+
+    @property
+    def parts(self) -> int:
+        """Queries."""
+        return self.queries.parts
+
+    @property
+    def width(self) -> int:
+        """Keys."""
+        return sum(rows.parts for rows in self.block)
 
 
 def _tiles(length: int, packed: int) -> list[Rows]:

@@ -12,7 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from neuroncore.compiler.attend import BLOCK, LOWEST, MOVING, SIDE, WORK_BYTES, Attention, Rows, head_bytes, overlap
+from neuroncore.compiler.attend import (
+    BLOCK,
+    LOWEST,
+    MOVING,
+    SIDE,
+    WORK_BYTES,
+    Attention,
+    Rows,
+    Step,
+    head_bytes,
+    overlap,
+)
 from neuroncore.compiler.ir import Attend
 from neuroncore.isa import Access, Tile
 
@@ -44,29 +55,13 @@ def tile_attend(tiler: Tiler, kernel: Kernel) -> None:
 
 
 @dataclass(frozen=True)
-class _Step:
-    """One block of keys for one tile of queries; `number`, `tile` and `group` count steps, tiles, groups of tiles."""
+class _Step(Step):
+    """`tile` and `group` count the tiles of queries and their groups."""
 
-    batch: int
-    head: int
-    queries: Rows
-    block: list[Rows]
     first: bool
     last: bool
-    number: int
     tile: int
     group: int
-    slot: int
-
-    @property
-    def parts(self) -> int:
-        """Queries."""
-        return self.queries.parts
-
-    @property
-    def width(self) -> int:
-        """Keys."""
-        return sum(rows.parts for rows in self.block)
 
 
 class _Forward(Attention):
@@ -137,7 +132,7 @@ class _Forward(Attention):
                 blocks = self.blocks(queries, BLOCK)
                 for block in blocks:
                     ends = (block is blocks[0], block is blocks[-1])
-                    yield self._phases(_Step(batch, head, queries, block, *ends, number, tile, group, slot))
+                    yield self._phases(_Step(batch, head, queries, block, number, slot, *ends, tile, group))
                     number += 1
 
     def _phases(self, step: _Step) -> Iterator[None]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from neuroncore.compiler.attend import LOWEST, MOVING, SIDE, Attention, Rows, depths, overlap
+from neuroncore.compiler.attend import LOWEST, MOVING, SIDE, Attention, Rows, Step, depths, overlap
 from neuroncore.compiler.ir import AttendGradient
 from neuroncore.compiler.views import View
 from neuroncore.isa import Access, Tile
@@ -52,30 +52,14 @@ def tile_attend_gradient(tiler: Tiler, kernel: Kernel) -> None:
 
 
 @dataclass(frozen=True)
-class _Step:
-    """One block of keys for one tile of queries; `number` and `block_number` count steps and blocks."""
+class _Step(Step):
+    """`block_number` counts the blocks of keys."""
 
-    batch: int
-    head: int
-    queries: Rows
-    block: list[Rows]
     first_queries: bool
     last_queries: bool
     first_keys: bool
     last_keys: bool
-    number: int
     block_number: int
-    slot: int
-
-    @property
-    def parts(self) -> int:
-        """Queries."""
-        return self.queries.parts
-
-    @property
-    def width(self) -> int:
-        """Keys."""
-        return sum(rows.parts for rows in self.block)
 
 
 class _Gradient(Attention):
@@ -127,7 +111,7 @@ class _Gradient(Attention):
                 for place, (block, tiles) in enumerate(plan):
                     for queries in tiles:
                         ends = (queries is tiles[0], queries is tiles[-1], place == 0, place == last[queries])
-                        yield self._phases(_Step(batch, head, queries, block, *ends, number, blocks, slot))
+                        yield self._phases(_Step(batch, head, queries, block, number, slot, *ends, blocks))
                         number += 1
                     blocks += 1
 
