@@ -203,3 +203,9 @@ def test_a_device_profiles_summary_is_its_roofline(neuronscope):
     code, text, _ = neuronscope("summary", str(timeline))
     assert code == 0
     assert "Roofs of one core" in text and "Vector" in text and "self CPU" not in text
+
+
+@pytest.mark.parametrize("form", [(), ("--csv",), ("--json",)])
+def test_sql_prints_single_precision_as_it_is_written(neuronscope, form):
+    code, out, _ = neuronscope("sql", GOLDEN, "SELECT 0.1::REAL AS x, 'nan'::REAL AS y, NULL::REAL AS z", *form)
+    assert code == 0 and "0.1" in out and "0.10" not in out

@@ -6,12 +6,15 @@ import csv
 import json
 import shutil
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from neuronscope.cli.options import DataPath, Json, OnePath
 from neuronscope.formats.errors import NeuronscopeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["sql"]
 
@@ -38,6 +41,7 @@ def sql(
         raise NeuronscopeError("--json and --csv exclude each other")
     text = sys.stdin.read() if query == "-" else query
     result = open_profiles([path], None, data_path)[0].sql(text, timeout or None)
+    result = _shortest(result)
     names = result.column_names
     if as_json:
         typer.echo(json.dumps(result.to_pylist(), ensure_ascii=False, default=str))
@@ -52,3 +56,14 @@ def sql(
         more = result.num_rows - len(rows)
         hidden = f", {more:,} not shown (--csv prints all)" if more else ""
         typer.echo(f"{plural(result.num_rows, 'row')}{hidden}")
+
+
+def _shortest(result: pa.Table) -> pa.Table:
+    """The same with single-precision numbers as people write them: 0.069, not the double nearest to its float."""
+    import pyarrow as pa
+
+    for index, field in enumerate(result.schema):
+        if field.type == pa.float32():
+            numbers = result.column(index).cast(pa.string()).cast(pa.float64())
+            result = result.set_column(index, field.name, numbers)
+    return result
