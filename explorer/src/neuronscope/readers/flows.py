@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
-from neuronscope.readers.keys import codes_of, distinct, lookup_sorted, match_arrows, stable_order
+from neuronscope.readers.keys import codes_of, distinct, groups, lookup_sorted, match_arrows, stable_order
 from neuronscope.readers.narrow import Coded, narrow
 from neuronscope.readers.scratch import CHUNK_ROWS, ranges
 from neuronscope.readers.tables import named_table
@@ -173,14 +173,19 @@ def _linked(model: Model, ends: ArrowEnds) -> Links:
     names = ends.kind.dictionary.to_pylist()
     kinds = ends.kind.indices.to_numpy()
     by_launch = np.array([name in _BY_LAUNCH for name in names], np.bool_)
-    pairs: list[tuple[Int64, Int64, Int64]] = []
+    nothing = np.zeros(0, np.int64)
+    pairs: list[tuple[Int64, Int64, Int64]] = [(nothing, nothing, nothing)]
     for rows in _by_key(ends):
-        group = codes_of(kinds[rows], ends.key[rows])
+        kind = kinds[rows]
+        group = groups(kind, ends.key[rows])
         tail, head, lone = match_arrows(group, ends.ts[rows], ends.phase[rows])
         matched, dangling = matched + len(tail), dangling + lone
         number = ends.number[rows[tail]]
-        skip = by_launch[kinds[rows[tail]]] & (number >= 0) & (lookup_sorted(covered, covered, number) >= 0)
+        skip = by_launch[kind[tail]] & (number >= 0)
+        skip[skip] = lookup_sorted(covered, covered, number[skip]) >= 0
         tail, head = tail[~skip], head[~skip]
+        if not len(tail):
+            continue
         identity = codes_of(ends.key[rows])
         first = np.full(int(identity.max(initial=0)) + 1, len(ends), np.int64)  # where an id occurs first in the file
         np.minimum.at(first, identity, rows)

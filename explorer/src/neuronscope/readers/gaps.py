@@ -73,14 +73,14 @@ def pieces(model: Model) -> Iterator[pa.Table]:
         called = np.where(
             execution["enqueue_ts"][rows] >= 0, execution["enqueue_ts"][rows], execution["launch_ts"][rows]
         )
-        cause = np.array(execution["gap_cause"][rows].tolist(), object)
+        cause = execution["gap_cause"][rows]
         return named_table(
             "Gap",
             {
                 "gap_id": np.arange(low, high),
                 "start_ts": start - gap,
                 "end_ts": start,
-                "cause": np.where(cause == "first", "unknown", cause),
+                "cause": Coded(cause.codes, ["unknown" if text == "first" else text for text in cause.texts]),
                 "text": gap_texts(gap, cause, called, before, start),
                 "previous_event_id": idle.previous[at],
                 "next_event_id": events,

@@ -17,6 +17,8 @@ __all__ = [
     "codes_of",
     "combined",
     "distinct",
+    "first_rows",
+    "groups",
     "latest_row",
     "lookup",
     "lookup_sorted",
@@ -24,6 +26,9 @@ __all__ = [
     "pair_codes",
     "stable_order",
 ]
+
+
+_SPARSE = 4  # numbers up to this many times the number of rows are used as they are
 
 
 def lookup(keys: Int64, values: Int64, wanted: Int64) -> Int64:
@@ -52,6 +57,18 @@ def codes_of(*keys: npt.NDArray[Any]) -> Int64:
     return _numbered(combined(*keys))[0]
 
 
+def groups(*keys: npt.NDArray[Any]) -> Int64:
+    """One number per distinct tuple of values, from 0 to not much more than there are; in any order."""
+    code = combined(*keys)
+    low, high = int(code.min(initial=0)), int(code.max(initial=0))
+    if high - low < _SPARSE * len(code):
+        return code - low
+    order = np.argsort(code, kind="stable")
+    found = np.zeros(len(code), np.int64)
+    found[order[1:]] = np.cumsum(code[order[1:]] != code[order[:-1]])
+    return found
+
+
 def combined(*keys: npt.NDArray[Any]) -> Int64:
     """One number per tuple of values, equal for equal ones; not dense."""
     code = np.zeros(len(keys[0]), np.int64)
@@ -77,6 +94,13 @@ def distinct(values: Int64) -> Int64:
     return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
 
 
+def first_rows(codes: Int64) -> Int64:
+    """The first row of each of some dense codes."""
+    found = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    found[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return found
+
+
 class Numbering:
     """Dense codes of tuples that come in parts, in order of appearance; `seen` are the tuples by code."""
 
@@ -88,8 +112,7 @@ class Numbering:
         if not len(keys[0]):
             return np.zeros(0, np.int64)
         local, _ = _numbered(combined(*keys))
-        first = np.zeros(int(local.max()) + 1, np.int64)
-        first[local[::-1]] = np.arange(len(local) - 1, -1, -1)
+        first = first_rows(local)
         tuples = zip(*(key[first].tolist() for key in keys), strict=True)
         return np.array([self.seen.setdefault(key, len(self.seen)) for key in tuples], np.int64)[local]
 
@@ -140,9 +163,15 @@ def latest_row(group: Int64, end: Int64, rows: Int64) -> Int64:
 
 def match_arrows(group: Int64, ts: Int64, phase: npt.NDArray[np.int8]) -> tuple[Int64, Int64, int]:
     """Pairs of flow rows (tail, head) of one group each, a dense code, and the number of rows that are in no pair."""
-    order = np.lexsort((phase, ts, group))
-    sorted_group, sorted_phase = group[order], phase[order]
+    order = np.argsort(group, kind="stable")
+    sorted_group, sorted_phase, sorted_ts = group[order], phase[order], ts[order]
     same = sorted_group[1:] == sorted_group[:-1]
+    late = (sorted_ts[1:] < sorted_ts[:-1]) | (
+        (sorted_ts[1:] == sorted_ts[:-1]) & (sorted_phase[1:] < sorted_phase[:-1])
+    )
+    if (same & late).any():  # not in order of time, as nearly every file has the ends of an arrow
+        order = np.lexsort((phase, ts, group))
+        sorted_phase = phase[order]
     follows = same & (sorted_phase[1:] > 0) & (sorted_phase[:-1] < 2)
     tail, head = order[:-1][follows], order[1:][follows]
     # One start and one end whose clocks disagree: still a pair.

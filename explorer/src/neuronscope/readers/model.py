@@ -79,6 +79,11 @@ class Model:
 
     execution: Execution
     idle: Idle
+    thread: Int64  # code of each event's thread
+    threads: list[tuple[int, int]]  # (pid, tid) by code
+    thread_roles: Int64  # events by code of the thread and role
+    owner: Int64  # process of the events of a thread and role; device work may belong to another
+    process: Int64  # of each event
     op_of: Int64  # operator call each event belongs to (event row), -1 none
     track_code: Int64  # of each event's track, -1 for what isn't drawn
     track_number: npt.NDArray[np.int32]  # of a track by its code
@@ -120,42 +125,53 @@ class Model:
     def _assign_processes(self) -> None:
         """Host process of every row; device rows carry a device number instead and belong to who launched them."""
         ev = self.ev
-        strong_roles = tuple(role for role in _STRONG if not (self.ascend and role == Role.RUNTIME))
-        counts: Counter[int] = Counter()
+        threads, numbering = self.trace.scratch.column(), Numbering()
+        counts = np.zeros((0, len(Role)), np.int64)  # rows of each thread and role
         for low, high in ranges(len(ev)):
-            strong = np.isin(ev.role[low:high], strong_roles)
-            values, numbers = np.unique(ev.pid[low:high][strong], return_counts=True)
-            counts.update(dict(zip(values.tolist(), numbers.tolist(), strict=True)))
-        pids = sorted(counts)
-        self.main_pid = max(pids, key=lambda pid: counts[pid]) if pids else -1
-        launch_ids, launch_pids = self._launching() if len(pids) > 1 else (None, None)
-        process, thread, numbering = self.trace.scratch.column(), self.trace.scratch.column(), Numbering()
-        hosts: set[int] = set()
-        drawn: set[int] = set()
-        for low, high in ranges(len(ev)):
-            role, pid = ev.role[low:high], ev.pid[low:high].astype(np.int64)
-            thread.append(narrow(numbering.codes(pid, ev.tid[low:high])))
-            on_device = np.isin(role, ON_DEVICE)
-            owner = pid.copy()
-            if pids:
-                owner[on_device] = self.main_pid
-                owner[(role == Role.PYTHON) & ~np.isin(pid, pids)] = self.main_pid
-                # Kineto's rows about the recording ("Spans", "Traces") name no process: their text pid is negative.
-                owner[np.isin(role, NOT_DRAWN) & (pid <= TEXT_PID)] = self.main_pid
-                if self.ascend:
-                    owner[role == Role.RUNTIME] = self.main_pid
-            if launch_ids is not None and launch_pids is not None:
-                rows = np.flatnonzero(on_device & (ev.correlation[low:high] >= 0))
-                found = lookup_sorted(launch_ids, np.arange(len(launch_ids)), ev.correlation[low:high][rows])
-                owner[rows[found >= 0]] = launch_pids[found[found >= 0]]
-            process.append(narrow(owner))
-            shown = ~np.isin(role, NOT_DRAWN)
-            drawn.update(np.unique(owner[shown]).tolist())
-            hosts.update(np.unique(owner[shown & ~on_device & (role != Role.OVERHEAD)]).tolist())
-        self.process, self.thread = process.finish(), thread.finish()
+            codes = numbering.codes(ev.pid[low:high], ev.tid[low:high])
+            threads.append(narrow(codes))
+            counts = np.pad(counts, ((0, len(numbering.seen) - len(counts)), (0, 0)))
+            counts += np.bincount(codes * len(Role) + ev.role[low:high], minlength=counts.size).reshape(counts.shape)
+        self.thread = threads.finish()
         self.threads = [(key[0], key[1]) for key in numbering.seen]  # (pid, tid) by code
+        pid_of = np.array([pid for pid, _ in self.threads], np.int64)
+        strong_roles = [role for role in _STRONG if not (self.ascend and role == Role.RUNTIME)]
+        working: Counter[int] = Counter()
+        for pid, rows in zip(pid_of.tolist(), counts[:, strong_roles].sum(axis=1).tolist(), strict=True):
+            working[pid] += rows
+        pids = sorted(pid for pid, rows in working.items() if rows)
+        self.main_pid = max(pids, key=lambda pid: working[pid]) if pids else -1
+        owner = np.repeat(pid_of[:, None], len(Role), axis=1)
+        if pids:
+            owner[:, ON_DEVICE] = self.main_pid
+            owner[~np.isin(pid_of, pids), Role.PYTHON] = self.main_pid
+            # Kineto's rows about the recording ("Spans", "Traces") name no process: their text pid is negative.
+            owner[np.ix_(pid_of <= TEXT_PID, np.array(NOT_DRAWN))] = self.main_pid
+            if self.ascend:
+                owner[:, Role.RUNTIME] = self.main_pid
+        self.thread_roles, self.owner = counts, owner
+        self.process = self._owners(narrow(owner.ravel()), len(pids) > 1)
+        shown = np.isin(np.arange(len(Role)), NOT_DRAWN, invert=True)
+        on_host = shown & np.isin(np.arange(len(Role)), (*ON_DEVICE, Role.OVERHEAD), invert=True)
+        hosts, drawn = ({*owner[(counts > 0) & roles].tolist()} for roles in (on_host, shown))
         self.built.processes = len(hosts or drawn)
         self.trace.scratch.forget()
+
+    def _owners(self, owner: Int64, several: bool) -> Int64:
+        """The process of every row: of its thread and role, or, where there are several, of who launched it."""
+        ev, column = self.ev, self.trace.scratch.column()
+        launch_ids, launch_pids = self._launching() if several else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        for low, high in ranges(len(ev)):
+            found = owner[self.thread[low:high].astype(np.int32) * len(Role) + ev.role[low:high]]
+            if len(launch_ids):
+                there = np.isin(ev.role[low:high], ON_DEVICE) & (ev.correlation[low:high] >= 0)
+                rows = np.flatnonzero(there)
+                at = lookup_sorted(launch_ids, np.arange(len(launch_ids)), ev.correlation[low:high][rows])
+                found = found.astype(np.int64)
+                found[rows[at >= 0]] = launch_pids[at[at >= 0]]
+                found = narrow(found)
+            column.append(found)
+        return column.finish()
 
     def _launching(self) -> tuple[Int64, Int64]:
         """Correlation ids of launch calls in order, and their processes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -111,20 +112,28 @@ def _place(model: Model) -> Numbering:
     if neuron:
         section_of[Role.MEMCPY] = Section.TRANSFERS
     codes, numbering = model.trace.scratch.column(), Numbering()
-    by_thread, hosts = np.zeros(len(Section), np.bool_), np.zeros(len(Role), np.bool_)
-    by_thread[[*_BY_THREAD]] = True
-    hosts[[role for role in Role if by_thread[section_of[role]]]] = True
+    by_thread = np.isin(section_of, _BY_THREAD)  # roles
+    by_thread[[*_NOT_DRAWN]] = False
+    thread, role = np.nonzero((model.thread_roles > 0) & by_thread)
+    tid = np.array([tid for _, tid in model.threads], np.int64)
+    of_thread = np.full(model.owner.shape, -1, np.int64)
+    of_thread[thread, role] = numbering.codes(
+        model.owner[thread, role], section_of[role], tid[thread], constant(-1, len(thread))
+    )
+    of_thread = narrow(of_thread.ravel())
+    there_of = ~by_thread  # few events of most traces
+    there_of[[*_NOT_DRAWN]] = False
     for low, high in ranges(len(ev)):
-        role = ev.role[low:high]
-        drawn = ~np.isin(role, _NOT_DRAWN)
+        roles = ev.role[low:high]
+        code = of_thread[model.thread[low:high].astype(np.int32) * len(Role) + roles]
+        there = low + np.flatnonzero(there_of[roles])
         if neuron:  # "neuron capture", a marker without extent
-            drawn &= (role != Role.DEVICE_ANNOTATION) | (ev.end[low:high] > ev.start[low:high])
-        sections = section_of[role]
-        first, second = ev.tid[low:high].astype(np.int64), np.full(high - low, -1, np.int64)
-        here = np.flatnonzero(~hosts[role])  # few of most traces
-        first[here], second[here] = _on_device(model, low + here, sections[here])
-        code = np.full(high - low, -1, np.int32)
-        code[drawn] = numbering.codes(model.process[low:high][drawn], sections[drawn], first[drawn], second[drawn])
+            there = there[(ev.role[there] != Role.DEVICE_ANNOTATION) | (ev.end[there] > ev.start[there])]
+        if len(there):
+            sections = section_of[ev.role[there]]
+            on_device = numbering.codes(model.process[there], sections, *_on_device(model, there, sections))
+            code = code.astype(np.int64)
+            code[there - low] = on_device
         codes.append(narrow(code))
     model.track_code = codes.finish()
     return numbering
@@ -165,19 +174,15 @@ def _by_track(model: Model, codes: list[int]) -> Iterator[Int64]:
 
 def _main_threads(model: Model) -> dict[int, int]:
     """Per process the thread with most operator calls."""
-    ev = model.ev
-    ops = model.op_in_order if len(model.op_in_order) else ev.of(*HOST_ROLES)
-    numbering = Numbering()
-    counts: dict[int, int] = {}
-    for low, high in ranges(len(ops)):
-        rows = ops[low:high]
-        codes = np.bincount(numbering.codes(model.process[rows], ev.tid[rows]))
-        for code in np.flatnonzero(codes).tolist():
-            counts[code] = counts.get(code, 0) + int(codes[code])
+    roles = [Role.OP] if model.thread_roles[:, Role.OP].any() else [*HOST_ROLES]
+    counts: Counter[tuple[int, int]] = Counter()
+    for role in roles:
+        for at in np.flatnonzero(model.thread_roles[:, role]).tolist():
+            counts[int(model.owner[at, role]), model.threads[at][1]] += int(model.thread_roles[at, role])
     found: dict[int, tuple[int, int]] = {}
-    for (process, thread), code in sorted(numbering.seen.items()):
-        if process not in found or counts[code] > found[process][0]:
-            found[process] = counts[code], thread
+    for (process, thread), count in sorted(counts.items()):
+        if process not in found or count > found[process][0]:
+            found[process] = count, thread
     return {process: thread for process, (_, thread) in found.items()}
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from neuronscope.readers.exact import Int64
+from neuronscope.readers.keys import combined, first_rows
+from neuronscope.readers.narrow import Coded
 
 __all__ = ["duration_text", "gap_texts", "iso_time", "printable", "without_endings"]
 
@@ -42,38 +42,39 @@ def duration_text(duration_ns: int) -> str:
     return f"{seconds:.3g} s" if size < 999_500_000_000 else f"{seconds:.0f} s"
 
 
-def gap_texts(gap: Int64, cause: npt.NDArray[Any], called: Int64, before: Int64, start: Int64) -> pa.Array:
+def gap_texts(gap: Int64, cause: Coded, called: Int64, before: Int64, start: Int64) -> pa.DictionaryArray:
     """One sentence per gap: its length and why it is there. -1 in `called`: no launch call is known."""
     known = called >= 0
-    kinds = np.array([_CAUSES.get(reason, "") for reason in cause.tolist()] or [""], object)[: len(gap)]
-    unknown = kinds == ""
-    head = np.where(unknown, "cause unknown", kinds)
-    late, latency = (cause == "host_late") & (called > before), (cause == "launch_latency") & known
+    heads = [_CAUSES.get(reason, "") for reason in cause.texts] or [""]
+    unknown = np.array([not head for head in heads], np.bool_)[cause.codes]
+    late, latency = cause.equal("host_late") & (called > before), cause.equal("launch_latency") & known
     earlier = unknown & known
-    opening = np.select(
-        [late, latency, earlier, unknown],
-        [
-            " (next launch call began ",
-            " (the device began ",
-            " (the launch call began ",
-            " (no launch call in the file)",
-        ],
-        "",
-    )
-    closing = np.select([late, latency, earlier], [" after)", " after the call)", " before the previous end)"], "")
+    told = np.select([late, latency, earlier, unknown], [1, 2, 3, 4], 0)  # index into _OPENINGS
     since = np.select([late, latency, earlier], [called - before, start - called, before - called], 0)
-    told = pa.array(late | latency | earlier)
-    return pc.binary_join_element_wise(
-        _durations(gap),
+    gap, since = _five_digits(gap), _five_digits(since)
+    alike = pa.array(combined(gap, since, told, cause.codes)).dictionary_encode().indices
+    rows = first_rows(alike.to_numpy())
+    heads = [head or "cause unknown" for head in heads]
+    texts = pc.binary_join_element_wise(
+        _durations(gap[rows]),
         pa.scalar(" idle: "),
-        pa.array(head, pa.string()),
-        pa.array(opening, pa.string()),
-        pc.if_else(told, _durations(since), ""),
-        pa.array(closing, pa.string()),
+        pa.array(heads).take(pa.array(cause.codes[rows])),
+        pa.array(_OPENINGS).take(pa.array(told[rows])),
+        pc.if_else(pa.array((told[rows] > 0) & (told[rows] < 4)), _durations(since[rows]), ""),
+        pa.array(_CLOSINGS).take(pa.array(told[rows])),
         "",
     )
+    return pa.DictionaryArray.from_arrays(alike, texts)
 
 
+_OPENINGS = [
+    "",
+    " (next launch call began ",
+    " (the device began ",
+    " (the launch call began ",
+    " (no launch call in the file)",
+]
+_CLOSINGS = ["", " after)", " after the call)", " before the previous end)", ""]
 _CAUSES = {
     "host_late": "host late",
     "launch_latency": "launch latency",
@@ -83,12 +84,16 @@ _CAUSES = {
 }
 
 
-def _durations(values: Int64) -> pa.Array:
-    """`duration_text` of each; durations that print alike are printed once."""
+def _five_digits(values: Int64) -> Int64:
+    """Times rounded to five digits, of which three are printed."""
     size = np.abs(values)
     step = np.power(10, np.clip(np.floor(np.log10(np.maximum(size, 1))).astype(np.int64) - 4, 0, None))
-    rough = np.sign(values) * ((size + step // 2) // step * step)  # five digits, of which three are printed
-    coded = pa.array(rough).dictionary_encode()
+    return np.sign(values) * ((size + step // 2) // step * step)
+
+
+def _durations(values: Int64) -> pa.Array:
+    """`duration_text` of each; equal durations are printed once."""
+    coded = pa.array(values).dictionary_encode()
     texts = pa.array([duration_text(value) for value in coded.dictionary.to_pylist()], pa.string())
     return texts.take(coded.indices)
 

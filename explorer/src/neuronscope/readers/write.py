@@ -22,6 +22,14 @@ __all__ = ["Writer", "write_profile"]
 
 _ROW_GROUP = 65_536
 _ROW_GROUPS = {"Execution": 16_384, "Gap": 16_384}  # read row by row too: whoever looks at one reads its group
+_RISING = frozenset(
+    {
+        *("id", "event_id", "op_event_id", "previous_event_id", "next_event_id", "in_id", "out_id", "gap_id"),
+        *("start_ts", "end_ts", "launch_ts", "enqueue_ts", "correlation", "external_id", "execution_id"),
+        *("thread_id", "stream_id", "step"),
+    }
+)
+"""Columns that change little from row to row: their differences take a third of the time to write and to read."""
 
 
 class Writer:
@@ -161,5 +169,8 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
         "compression": "zstd",
         "compression_level": 1,
         "use_dictionary": names,
+        "column_encoding": {
+            f.name: "DELTA_BINARY_PACKED" for f in schema if f.name in _RISING and pa.types.is_integer(f.type)
+        },
         "write_statistics": [f.name for f in schema if pa.types.is_integer(f.type)],
     }
