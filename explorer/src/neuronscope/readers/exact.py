@@ -40,6 +40,19 @@ class TextColumn:
         np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])
         return cls(np.frombuffer(b"".join(values), np.uint8), offsets)
 
+    @classmethod
+    def join_short(cls, values: Sequence[Any]) -> TextColumn:
+        """The same from JSON texts of few bytes each: to look for separators among them is faster than to ask each."""
+        if not values:
+            return cls.join(values)
+        data = np.frombuffer(b"\0".join(values) + b"\0", np.uint8)
+        separators = np.flatnonzero(data == 0)
+        if len(separators) != len(values):  # no JSON: damaged texts may hold anything
+            return cls.join(values)
+        offsets = np.zeros(len(values) + 1, np.int64)
+        np.subtract(separators, np.arange(len(values)), out=offsets[1:])
+        return cls(data[data != 0], offsets)
+
     @property
     def lengths(self) -> Int64:
         """Bytes of each text."""

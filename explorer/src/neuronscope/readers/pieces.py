@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from msgspec.structs import astuple
 
 from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, nanoseconds, nanoseconds_meant
 from neuronscope.readers.narrow import Dictionary, constant, narrow
@@ -40,6 +39,7 @@ Int8 = npt.NDArray[np.int8]
 _MISSING = msgspec.Raw(b"")
 ABSENT = float("nan")  # what no JSON holds
 _IN_NS = 2
+_FIRST_ID = 3  # of an event's five labels the last two are ids
 _Id = int | str | float | None
 
 
@@ -232,12 +232,11 @@ def with_member(args: bytes, name: str, value: bytes) -> bytes:
 def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
     """Columns of some events; long texts go to `spill` when there is one."""
     count = len(events)
-    ph, cat, name, pid, tid, ts, dur, ids, args, scope, _ = (
-        zip(*map(astuple, events), strict=True) if count else ((),) * len(_FIELDS)
-    )
-    if any(map(len, scope)):
-        args = tuple(_with_others(a, {"s": s}) if len(s) else a for a, s in zip(args, scope, strict=True))
-    time_texts, duration_texts = TextColumn.join(ts), TextColumn.join(dur)
+    args: Sequence[Any] = [event.args for event in events]
+    if b"".join([event.s for event in events]):
+        args = [_with_others(e.args, {"s": e.s}) if len(e.s) else e.args for e in events]
+    time_texts = TextColumn.join_short([event.ts for event in events])
+    duration_texts = TextColumn.join_short([event.dur for event in events])
     times, durations = nanoseconds(time_texts), nanoseconds(duration_texts)
     has_ts = times.valid.astype(np.int8)
     for row in np.flatnonzero(~times.valid & (time_texts.lengths >= 18)).tolist():
@@ -245,15 +244,15 @@ def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
         if meant is not None:
             times.ns[row], has_ts[row] = meant, _IN_NS
             durations.ns[row] = (durations.ns[row] + 500) // 1000
-    category = _coded(cat)
-    texts, id_texts = TextColumn.join(args), TextColumn.join(ids)
+    ph, category, name, pid, tid = _coded(events)
+    texts, id_texts = TextColumn.join(args), TextColumn.join_short([event.id for event in events])
     found = _ids_of(args, texts, category)
     return Piece(
-        ph=_coded(ph),
+        ph=ph,
         cat=category,
-        name=_coded(name),
-        pid=_numbered(pid),
-        tid=_numbered(tid),
+        name=name,
+        pid=pid,
+        tid=tid,
         ids=spill.store(id_texts) if spill else id_texts.binary(),
         args=spill.store(texts) if spill else texts.binary(),
         ts=times.ns,
@@ -264,16 +263,34 @@ def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
     )
 
 
-def _coded(values: Sequence[str]) -> pa.DictionaryArray:
-    return pa.array(values, pa.string()).dictionary_encode()
+class _Numbers(dict[Any, int]):
+    """Values → numbers in order of appearance."""
+
+    def __missing__(self, value: Any) -> int:
+        number = self[value] = len(self)
+        return number
 
 
-def _numbered(values: Sequence[_Id]) -> pa.DictionaryArray:
-    """Process or thread ids of any type, as JSON text (empty: none)."""
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    codes = np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
-    texts = [b"" if value is ABSENT else msgspec.json.encode(value) for value in numbers]
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(texts, pa.binary()))
+_labels = attrgetter("ph", "cat", "name", "pid", "tid")
+
+
+def _coded(events: Sequence[Event]) -> list[pa.DictionaryArray]:
+    """Phase, category, name, process and thread id of each event; the ids, which are of any type, as JSON text.
+
+    Few combinations are distinct, so that one look-up per event finds all five.
+    """
+    combinations = _Numbers()
+    rows = np.fromiter(map(combinations.__getitem__, map(_labels, events)), np.int32, len(events))
+    columns = []
+    for field, values in enumerate(zip(*combinations, strict=True) if combinations else [()] * 5):
+        numbers = _Numbers()
+        codes = np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
+        kind, texts = pa.string(), list(numbers)
+        if field >= _FIRST_ID:
+            kind = pa.binary()
+            texts = [b"" if value is ABSENT else msgspec.json.encode(value) for value in numbers]
+        columns.append(pa.DictionaryArray.from_arrays(pa.array(codes[rows]), pa.array(texts, kind)))
+    return columns
 
 
 _ID_KEYS = {
@@ -298,9 +315,9 @@ def _ids_of(args: Sequence[Any], texts: TextColumn, category: pa.DictionaryArray
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return {}
-    present = list(itertools.compress(args, chosen.tolist()))
+    present = args if len(rows) == count else list(itertools.compress(args, chosen.tolist()))
     try:
-        parsed = _args_list.decode(b"[" + b",".join(present) + b"]")
+        parsed = _args_list.decode(b"".join((b"[", b",".join(present), b"]")))
     except REFUSED:
         parsed = [_one_args(a) for a in present]
     found: dict[str, Int64] = {}
