@@ -1,4 +1,8 @@
-"""A profile written out for other tools: Parquet, JSON, its summary, or a trace for Perfetto."""
+"""A profile written out for other tools: Parquet, JSON, its summary, or a trace for Perfetto.
+
+JSON and Perfetto exports carry the profile's own tables too (`formats.attached`), so that `neuronscope` opens them
+again with every figure they had.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,16 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from neuronscope.analysis import perfetto
 from neuronscope.analysis.filter import DEVICE_TABLES
+from neuronscope.analysis.library import device_figures, ingest_result
+from neuronscope.formats.attached import Counted, Output, json_head, json_tables, tables_packet
 from neuronscope.formats.errors import NeuronscopeError
+from neuronscope.readers.processed import FIGURES
+from neuronscope.schema.published import arrow_schema
 
 if TYPE_CHECKING:
     from neuronscope.analysis.grouping import Grouping
@@ -57,17 +66,56 @@ def export(profile: Profile, form: str, target: Path, grouping: Grouping | None 
     if form == "parquet":
         _parquet(profile, target)
         return
-    writer: Callable[[Profile, IO[bytes]], None]
+    protobuf = target.name.removesuffix(".gz").endswith((".pftrace", ".perfetto-trace"))
+    writer: Callable[[Profile, Output, dict[str, str]], None]
     if form == "json":
-        writer = _json
-    elif target.name.removesuffix(".gz").endswith((".pftrace", ".perfetto-trace")):
-        writer = partial(perfetto.write_protobuf, grouping=grouping)
+        writer, told = _json, "JSON"
+    elif protobuf:
+        writer, told = partial(perfetto.write_protobuf, grouping=grouping), "Perfetto trace"
     elif target.name.removesuffix(".gz").endswith(".json"):
-        writer = partial(perfetto.write_json, grouping=grouping)
+        writer, told = partial(perfetto.write_json, grouping=grouping), "Chrome trace JSON"
     else:
         raise ExportError(f"{target}: name a .pftrace or .json file (also with .gz) for a Perfetto export")
-    with _replacing(target) as file:
-        writer(profile, file)
+    facts = {
+        "export": told,
+        "name": profile.name,
+        "format": profile.info.get("format", ""),
+        "source": str(profile.source or profile.info.get("path", "")),
+        "tables": " ".join(profile.tables),
+    }
+    with _replacing(target) as raw:
+        file = Counted(raw)
+        writer(profile, file, facts)
+        carried = tables_packet if form != "json" and protobuf else json_tables
+        for part in carried(file.check, _tables(profile)):
+            raw.write(part)
+        if carried is json_tables:
+            raw.write(b"\n}\n")
+
+
+def _tables(profile: Profile) -> Iterator[tuple[str, bytes]]:
+    """Every table as Parquet; the facts with the figures of what is exported, which may be a part (`filtered`)."""
+    for name in profile.tables:
+        yield name, _info(profile) if name == "ProfileInfo" else profile.parquet(name)
+
+
+def _info(profile: Profile) -> bytes:
+    facts = dict(profile.info)
+    if profile.directory is not None:
+        told = ingest_result(profile)
+        facts |= {name: str(getattr(told, name)) for name in FIGURES}
+    else:
+        kept = profile.row_count("SystemProfileEvents")
+        facts["notes.part_of"] = f"{facts.get('stored', 'unknown')} events, of which filters left {kept}"
+        facts |= dict.fromkeys(("merged", "repaired", "skipped"), "0") | {
+            "events_in_file": str(kept),
+            "stored": str(kept),
+        }
+        facts |= {name: str(value) for name, value in device_figures(profile).items()}
+    rows = [{"key": key, "value": value} for key, value in facts.items()]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("ProfileInfo")), sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
 
 
 @contextmanager
@@ -113,19 +161,20 @@ FROM SystemProfileEvents e LEFT JOIN Slice s ON s.event_id = e.id ORDER BY e.id
 """
 
 
-def _json(profile: Profile, file: IO[bytes]) -> None:
+def _json(profile: Profile, file: Output, facts: dict[str, str]) -> None:
     """`trace_event` (one object per event), `mem_usage`, `cpu_util`, and the device profile's tables by name."""
-    file.write(b'{\n"data_version": ' + json.dumps(profile.info.get("format", "")).encode())
+    file.write(b"{" + json_head(facts))
+    file.write(b',\n"data_version": ' + json.dumps(profile.info.get("format", "")).encode())
     _rows(profile, file, "trace_event", _EVENTS)
     _rows(profile, file, "mem_usage", "SELECT * FROM HostMemUsage ORDER BY timestamp")
     _rows(profile, file, "cpu_util", "SELECT * FROM CpuUsage ORDER BY timestamp, cpu_id")
     for name in DEVICE_TABLES:
         if name in profile.tables:
             _rows(profile, file, name, f'SELECT * FROM "{name}"')
-    file.write(b"\n}\n")
+    file.write(b",\n")
 
 
-def _rows(profile: Profile, file: IO[bytes], key: str, query: str) -> None:
+def _rows(profile: Profile, file: Output, key: str, query: str) -> None:
     file.write(f',\n"{key}": ['.encode())
     first = True
     for batch in profile.query(query).to_batches(max_chunksize=_BATCH):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from neuronscope.analysis.profile import Profile, unique_names
 from neuronscope.readers import IngestResult, IngestWarning, Progress
+from neuronscope.readers.processed import FIGURES
 from neuronscope.store import Profile as Stored
 from neuronscope.store import Store
 
-__all__ = ["ingest_result", "library_profiles", "of_stored", "open_profile"]
+__all__ = ["device_figures", "ingest_result", "library_profiles", "of_stored", "open_profile"]
 
 
 def of_stored(stored: Stored, name: str | None = None) -> Profile:
@@ -52,31 +54,31 @@ def ingest_result(profile: Profile) -> IngestResult:
         text = info.get(name, "")
         return int(text) if text.isdecimal() else 0
 
+    figures: dict[str, Any] = {name: count(name) for name in FIGURES}
+    if not set(FIGURES) <= set(info):  # a profile of an older version
+        figures |= device_figures(profile)
+    report = tuple(IngestWarning(**row) for row in profile.table("IngestReport").to_pylist())
+    return IngestResult(
+        format=info.get("format", "processed profile"),
+        source=profile.source or Path(),
+        **figures,
+        dropped=count("dropped") if info.get("dropped", "").isdecimal() else None,
+        ranks=tuple(int(rank) for rank in info.get("ranks", "").split(",") if rank.isdecimal()),
+        report=report,
+    )
+
+
+def device_figures(profile: Profile) -> dict[str, int]:
+    """Device work and host processes of a profile, from its tables."""
     (device,) = profile.rows("""
         WITH ordered AS (
             SELECT start_ts, end_ts, duration_ns, greatest(start_ts, coalesce(max(end_ts) OVER (
                 PARTITION BY process_id, device ORDER BY start_ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
             ), start_ts)) AS begin FROM Execution)
-        SELECT count(*) AS slices, coalesce(sum(duration_ns), 0)::BIGINT AS total,
-               coalesce(sum(greatest(end_ts - begin, 0)), 0)::BIGINT AS busy FROM ordered""")
-    (host,) = profile.rows("SELECT count(DISTINCT process_id) AS n FROM SystemProfileEvents")
-    report = tuple(IngestWarning(**row) for row in profile.table("IngestReport").to_pylist())
-    return IngestResult(
-        format=info.get("format", "processed profile"),
-        source=profile.source or Path(),
-        events_in_file=count("events_in_file"),
-        stored=count("stored"),
-        merged=count("merged"),
-        repaired=count("repaired"),
-        skipped=count("skipped"),
-        dropped=count("dropped") if info.get("dropped", "").isdecimal() else None,
-        device_slices=device["slices"],
-        device_time_ns=device["total"],
-        device_busy_ns=device["busy"],
-        processes=host["n"],
-        ranks=tuple(int(rank) for rank in info.get("ranks", "").split(",") if rank.isdecimal()),
-        report=report,
-    )
+        SELECT count(*) AS device_slices, coalesce(sum(duration_ns), 0)::BIGINT AS device_time_ns,
+               coalesce(sum(greatest(end_ts - begin, 0)), 0)::BIGINT AS device_busy_ns FROM ordered""")
+    (host,) = profile.rows("SELECT count(DISTINCT process_id) AS processes FROM SystemProfileEvents")
+    return {**device, **host}
 
 
 def library_profiles(data_path: str | os.PathLike[str] | None = None) -> list[Profile]:

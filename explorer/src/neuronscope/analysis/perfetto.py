@@ -10,10 +10,11 @@ import json
 import struct
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from neuronscope.analysis.grouping import Grouping, grouped_tracks
 from neuronscope.analysis.tracks import Interval, Track, counters, device_tracks, flows, nested, tracks
+from neuronscope.formats.attached import Output, head_packet, json_head
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
@@ -26,19 +27,20 @@ def _tracks(profile: Profile, grouping: Grouping | None) -> list[Track]:
     return [*system, *device_tracks(profile)]
 
 
-def write_json(profile: Profile, file: IO[bytes], grouping: Grouping | None = None) -> None:
+def write_json(profile: Profile, file: Output, facts: dict[str, str], grouping: Grouping | None = None) -> None:
     """Chrome trace events: a process per group, a thread per track; times in us since `baseTimeNanoseconds`.
 
-    Tracks are those of the timeline, or as `grouping` says.
+    Tracks are those of the timeline, or as `grouping` says; `facts` say what the export is. The last member and the
+    closing bracket are left to the caller.
     """
     origin = profile.origin_ns
-    head = {"displayTimeUnit": "ns", "baseTimeNanoseconds": origin, "exportedBy": "neuronscope"}
-    file.write(json.dumps(head, ensure_ascii=False)[:-1].encode() + b', "traceEvents": [')
+    head = {"displayTimeUnit": "ns", "baseTimeNanoseconds": origin}
+    file.write(b"{" + json_head(facts) + b", " + json.dumps(head)[1:-1].encode() + b', "traceEvents": [')
     first = True
     for event in _json_events(profile, origin, grouping):
         file.write((b"\n" if first else b",\n") + event.encode(errors="replace"))
         first = False
-    file.write(b"\n]}\n")
+    file.write(b"\n],\n")
 
 
 def _json_events(profile: Profile, origin: int, grouping: Grouping | None) -> Iterator[str]:
@@ -109,8 +111,9 @@ _SEQUENCE = 1
 _BEGIN, _END, _COUNTER = 1, 2, 4
 
 
-def write_protobuf(profile: Profile, file: IO[bytes], grouping: Grouping | None = None) -> None:
-    """Perfetto's trace format; times are absolute nanoseconds. Tracks as `write_json`."""
+def write_protobuf(profile: Profile, file: Output, facts: dict[str, str], grouping: Grouping | None = None) -> None:
+    """Perfetto's trace format; times are absolute nanoseconds. Tracks and facts as `write_json`."""
+    file.write(head_packet(facts))
     out: dict[int, list[int]] = defaultdict(list)
     into: dict[int, list[int]] = defaultdict(list)
     for number, flow in enumerate(flows(profile), 1):
@@ -169,12 +172,12 @@ def _slice_fields(slice_: Interval, kind: str, out: dict[int, list[int]], into: 
     return fields
 
 
-def _event(file: IO[bytes], at: int, kind: int, track: int, fields: bytes = b"") -> None:
+def _event(file: Output, at: int, kind: int, track: int, fields: bytes = b"") -> None:
     """TracePacket: timestamp 8, track_event 11 {type 9, track_uuid 11, …}."""
     _packet(file, _number(8, max(at, 0)) + _bytes(11, _number(9, kind) + _number(11, track) + fields))
 
 
-def _packet(file: IO[bytes], fields: bytes) -> None:
+def _packet(file: Output, fields: bytes) -> None:
     """Trace: packet 1; TracePacket: trusted_packet_sequence_id 10."""
     file.write(_bytes(1, fields + _number(10, _SEQUENCE)))
 

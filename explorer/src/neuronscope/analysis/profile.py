@@ -20,6 +20,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from neuronscope.analysis.arrays import kept_facts, kind_of
 from neuronscope.analysis.point_rows import PointRows
@@ -182,6 +183,14 @@ class Profile:
         if name not in self._files and name not in table_schemas():
             raise QueryError(f"no table {name}. Tables with rows: {', '.join(self.tables)}")
         return self.query(f'SELECT * FROM "{name}"')
+
+    def parquet(self, name: str) -> bytes:
+        """One table as the content of a Parquet file."""
+        if name in self._whole:
+            return self._whole[name].read_bytes()
+        sink = pa.BufferOutputStream()
+        pq.write_table(self.table(name), sink, compression="zstd")
+        return sink.getvalue().to_pybytes()
 
     def query(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """Run our own SQL; `$name` parameters that the text does not mention are left out."""

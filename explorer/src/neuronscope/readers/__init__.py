@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from neuronscope.formats import attached
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import (
     archive,
@@ -24,6 +25,7 @@ from neuronscope.readers import (
     model,
     neuron_json,
     neuron_parquet,
+    processed,
     ranks,
     rocprof,
     session,
@@ -120,6 +122,8 @@ def detect(path: str | os.PathLike[str]) -> Reader:
     head = source.head(path, 4096) if source.packed(first) else first
     if not first.strip() or not (head or source.packed(first)):
         raise FormatError(f"{path}: empty file")
+    if attached.is_export(head):
+        return processed.ExportReader(path, partial(_shown, path) if head[:1] == b"{" else None)
     if archive.is_archive(head):
         return archive.ArchiveReader(path, detect)
     if head[:16] == b"SQLite format 3\0":
@@ -166,6 +170,8 @@ _NOT_READ = {
 def _in_folder(path: Path) -> Reader:
     """The reader of a folder: a session, Parquet tables, traces of several ranks, one trace, other tools' files."""
     if not session.has_session(path):
+        if processed.is_folder(path):
+            return processed.FolderReader(path)
         folder = neuron_parquet.find_folder(path)
         if folder is not None:
             inputs = tuple(file for files in folder.files.values() for file in files)
@@ -197,6 +203,17 @@ def _pair(path: Path) -> Reader:
 def _read_json(path: Path, progress: Callable[[float], None] | None, scratch: Path) -> Trace:
     found = neuron_json.read_if_neuron(path)
     return found if found is not None else chrome.read_trace(path, progress, scratch)
+
+
+def _shown(path: Path, row: IngestWarning) -> Reader:
+    """Reads what other viewers see of an export; `row` says why."""
+
+    def load(progress: Callable[[float], None] | None, scratch: Path) -> Trace:
+        trace = _read_json(path, progress, scratch)
+        trace.report.insert(0, row)
+        return trace
+
+    return _File("trace", path, load, (path,))
 
 
 def ingest(

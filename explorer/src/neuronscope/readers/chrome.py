@@ -51,6 +51,15 @@ _ROLES = {
     "driver": Role.RUNTIME,
     "trace": Role.SPAN,
 }
+_EXPORTED = {  # categories of our export: kinds of tracks
+    "framework": Role.OP,
+    "stream": Role.DRIVER,
+    "runtime": Role.RUNTIME,
+    "device": Role.DEVICE,
+    "copy": Role.MEMCPY,
+    "engine": Role.ENGINE,
+    "queue": Role.ENGINE,
+}
 _RUNTIME = re.compile(r"(cuda|hip|roc|xpu|mtia|hpu|npu|glow|musa|maca)\w*_(runtime|driver)$")
 _KNOWN = frozenset(_ROLES) | {"ac2g", "fwdbwd", "cpu_instant_event"}
 _INSTANTS = ("i", "I", "R", "n", "p", "C", "P", "N", "O", "D", "c", "v", "V", "(", ")")
@@ -329,6 +338,9 @@ class _Chrome:
     def roles(self, rows: Int64) -> Int8:
         categories = self.columns.cat.dictionary.to_pylist()
         table = np.array([_role(category) for category in categories] or [Role.HOST], np.int8)
+        origin = self.document.header.get("neuronscope")
+        if isinstance(origin, dict) and "export" in origin:  # ours, without the tables it carried
+            table = np.array([_EXPORTED.get(category, Role.HOST) for category in categories] or [Role.HOST], np.int8)
         roles = table[self.columns.cat.indices.to_numpy()[rows]]
         unlisted = [bool(c) and _role(c) == Role.HOST and c.lower() not in _KNOWN for c in categories]
         if any(unlisted):  # a category of another device: its rows say on which device and stream they ran

@@ -136,6 +136,16 @@ def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
     return trace
 
 
+def _role(row: dict[str, Any], name: str) -> Role:
+    """What a row is: by its source where it has one, else by its name."""
+    source = row.get("trace_event_source")
+    if source in ("neuron_hw", "device"):
+        return Role.MEMCPY if "memcpy" in name.lower() else Role.DEVICE
+    if source == "framework":
+        return Role.OP if "::" in name else Role.HOST
+    return Role.DEVICE if name in _HARDWARE else Role.NRT
+
+
 def _skipped(count: int, path: Path) -> IngestWarning:
     return IngestWarning("skipped", count, -1, "", "skipped", f"{count} rows without a time left out")
 
@@ -147,7 +157,7 @@ def _trace(rows: list[tuple[dict[str, Any], int, int]]) -> Trace:
         return np.array([next((int64(r[k]) for k in keys if k in r), -1) for r, _, _ in rows], np.int64)
 
     names = [str(row.get("name", "")) for row, _, _ in rows]
-    hardware = np.array([name in _HARDWARE for name in names], np.bool_)
+    roles = np.array([_role(row, name) for (row, _, _), name in zip(rows, names, strict=True)], np.int8)
     nc = ids("nc_idx", "lnc_idx")
     execution = ids("exec_id")
     pid = ids("process_id")
@@ -155,7 +165,7 @@ def _trace(rows: list[tuple[dict[str, Any], int, int]]) -> Trace:
     none = np.full(len(rows), -1, np.int64)
     instances = [str(row["instance_id"]) for row, _, _ in rows if row.get("instance_id")]
     events = Events(
-        role=np.where(hardware, Role.DEVICE, Role.NRT).astype(np.int8),
+        role=roles,
         name=pa.array(names, pa.string()).dictionary_encode(),
         category=pa.array([""] * len(rows), pa.string()).dictionary_encode(),
         start=np.array([start for _, start, _ in rows], np.int64),

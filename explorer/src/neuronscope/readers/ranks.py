@@ -30,6 +30,7 @@ from neuronscope.formats.errors import FormatError
 from neuronscope.readers import source
 from neuronscope.readers.folder import traces_in
 from neuronscope.readers.helper import cores
+from neuronscope.readers.processed import FIGURES
 from neuronscope.readers.result import BOOKKEEPING, IngestResult, IngestWarning, Progress
 from neuronscope.readers.write import Writer
 from neuronscope.schema.published import arrow_schema, schema_fields
@@ -184,7 +185,7 @@ class RanksReader:
     def _info(self, parts: Sequence[_Part], results: Mapping[int, IngestResult]) -> pa.Table:
         table = pq.read_table(parts[0].folder / "ProfileInfo.parquet")
         facts = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
-        for name in ("events_in_file", "stored", "repaired", "skipped", "merged"):
+        for name in FIGURES:
             facts[name] = str(sum(getattr(result, name) for result in results.values()))
         facts.update(path=str(self.source), ranks=",".join(map(str, results)), instance="ranks")
         return _table("ProfileInfo", [{"key": key, "value": value} for key, value in facts.items()])

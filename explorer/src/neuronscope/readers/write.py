@@ -117,6 +117,10 @@ def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> I
         "repaired": str(trace.repaired),
         "skipped": str(trace.skipped),
         "merged": str(trace.merged),
+        "device_slices": str(built.device_slices),
+        "device_time_ns": str(built.device_time_ns),
+        "device_busy_ns": str(built.device_busy_ns),
+        "processes": str(built.processes),
         "instance": trace.instance,
         **trace.facts,
     }

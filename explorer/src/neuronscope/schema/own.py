@@ -11,8 +11,9 @@ from neuronscope.schema.columns import spec
 PROFILE_INFO = spec(
     "ProfileInfo",
     "facts about the profile as key and value: format, path, label, emulated, target, target_hash, model_version, "
-    "producer, dropped (a number, or 'unknown'), unfinished_executions, host_model, lnc, device_name, "
-    "device_cost_ns.*, device_cost_status.*, "
+    "producer, events_in_file, stored, merged, repaired, skipped, device_slices, device_time_ns, device_busy_ns, "
+    "processes, dropped (a number, or 'unknown'), exported_from, exported_as, unfinished_executions, "
+    "host_model, lnc, device_name, device_cost_ns.*, device_cost_status.*, "
     "program.<neff>.*, notes.*",
     """
     key                string  name of the fact
