@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from neuronscope.readers import json_events, pairs
 from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest, too_long
+from neuronscope.readers.file_rows import FileRows
 from neuronscope.readers.json_events import Columns, Document, Fault, Source
 from neuronscope.readers.keys import codes_of
 from neuronscope.readers.narrow import Dictionary, constant, narrow, rows_of
@@ -215,6 +216,10 @@ class _Chrome:
         instants = self.instants()
         events = self.in_order(complete, paired, instants)
         arrows = self.arrows()
+        file_rows = FileRows(self.columns, self.pid, self.tid, self.base, self.document.offset_of)
+        file_rows.keep(self.rows("M"))
+        if arrows is not None and arrows.row is not None:
+            file_rows.keep(file_rows.with_arguments(arrows.row))
         unknown = {*self.ph} - {"M", "", *_TIMED}
         listed = ", ".join(" ".join(phase.split())[:12] for phase in sorted(unknown)[:5])
         self.lose("unknown_phase", self.rows(*unknown), f"of unknown phase ({listed})")
@@ -234,6 +239,7 @@ class _Chrome:
             thread_names=self.thread_names,
             process_labels=self.labels,
             report=self.report,
+            file_rows=file_rows,
             repaired=int(self.mended.sum()),
             skipped=self.skipped,
         )
@@ -417,11 +423,9 @@ class _Chrome:
         by_thread = pairs.match_by_thread(
             self._ends(threads, zip(self.pid[threads].tolist(), self.tid[threads].tolist(), strict=True))
         )
-        texts = columns.ids.read(ids).to_pylist()
-        unnamed = int(sum(not text for text in texts))
+        scopes = self.scopes(ids)
+        unnamed = int(sum(not text for text, _ in scopes))
         self.note("no_async_id", unnamed, f"{_events(unnamed)} that begin or end an interval by id have none", "kept")
-        pids = self.pid[ids].tolist()
-        scopes = [(text, -1 if text else pid) for text, pid in zip(texts, pids, strict=True)]
         category = columns.cat.indices.to_numpy()[ids].tolist()
         by_id = pairs.match_by_id(self._ends(ids, zip(category, scopes, strict=True)))
         stray = np.array(by_thread.stray + by_id.stray, np.int64)
@@ -443,6 +447,27 @@ class _Chrome:
         if any(len(text) > 2 for text in of_ends):  # more than {}
             of_ends += [b""] * len(open_rows)
             found = replace(found, args=Texts.of(pairs.merge_arguments(columns.args.read(rows), of_ends)))
+        return found
+
+    def scopes(self, rows: Int64) -> list[tuple[bytes, Hashable]]:
+        """Of async rows the id and where it holds: `id` and `id2.global` everywhere, `id2.local` and none in a process.
+
+        An `id` may also have a `scope` of its own; both are members that `tighten` keeps among the arguments.
+        """
+        found: list[tuple[bytes, Hashable]] = []
+        texts, pids = self.columns.ids.read(rows).to_pylist(), self.pid[rows].tolist()
+        for text, pid, args in zip(texts, pids, self.columns.args.read(rows).to_pylist(), strict=True):
+            more = _object(args).get("event") if b'"id2"' in args or b'"scope"' in args else None
+            more = more if isinstance(more, dict) else {}
+            held = more.get("id2")
+            ids: dict[str, Any] = held if isinstance(held, dict) else {}
+            scope = str(more.get("scope", ""))
+            if not text and "local" in ids:
+                found.append((str(ids["local"]).encode(errors="replace"), (pid, scope)))
+            elif not text and "global" in ids:
+                found.append((str(ids["global"]).encode(errors="replace"), scope))
+            else:
+                found.append((text, scope if text else pid))
         return found
 
     def _ends(self, rows: Int64, keys: Iterable[Hashable]) -> Iterator[tuple[int, bool, Hashable, str]]:
@@ -496,6 +521,7 @@ class _Chrome:
             pid=pid.finish(),
             tid=tid.finish(),
             number=number,
+            row=rows,
         )
 
     def arrow_ids(self, rows: Int64) -> tuple[Int64, Int64]:

@@ -307,22 +307,25 @@ def _note_launches(model: Model, rows: Int64, launches: Int64, launch_of: Int64)
         launch, counts = np.unique(launch_of[launch_of >= 0], return_counts=True)
         launching = np.array([bool(_LAUNCH.search(name)) for name in names], np.bool_)
         calls = launches[launching[model.name_code[launches]]]
-        idle = len(calls) - int((lookup_sorted(launch, launch, calls) >= 0).sum())
+        idle = calls[lookup_sorted(launch, launch, calls) < 0]
         rest = "no device work in the file"
-        model.note("launch_without_kernel", idle, f"launch call has {rest}", f"launch calls have {rest}")
+        model.note("launch_without_kernel", len(idle), f"launch call has {rest}", f"launch calls have {rest}", idle)
         graph = np.array([bool(_GRAPH_LAUNCH.search(name)) for name in names], np.bool_)[model.name_code[launch]]
         graphs = int(graph.sum())
         model.note("graph_launches", graphs, "launch of a whole graph", "launches of whole graphs")
         rest = "shared by several kernels, none of them launched by a graph"
-        shared = int(((counts > 1) & ~graph).sum())
-        model.note("shared_correlation", shared, f"correlation id is {rest}", f"correlation ids are {rest}")
-        skew = int((ev.start[rows] < _launched(model, launch_of)).sum())
+        shared = launch[(counts > 1) & ~graph]
+        model.note(
+            "shared_correlation", len(shared), f"correlation id is {rest}", f"correlation ids are {rest}", shared
+        )
+        skew = rows[ev.start[rows] < _launched(model, launch_of)]
         rest = "host and device clocks differ"
         model.note(
             "clock_skew",
-            skew,
+            len(skew),
             f"kernel begins before its launch call does: {rest}",
             f"kernels begin before their launch calls do: {rest}",
+            skew,
         )
     elif len(rows) and not model.trace.neuron:
         calls_there = bool(len(ev.of(Role.RUNTIME, Role.DISPATCH)))

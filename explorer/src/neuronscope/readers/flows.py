@@ -169,6 +169,7 @@ def links(model: Model) -> Links | None:
 
 def _linked(model: Model, ends: ArrowEnds) -> Links:
     matched = dangling = 0
+    alone: list[Int64] = []  # ends of arrows without another end
     covered = _covered(model)
     names = ends.kind.dictionary.to_pylist()
     kinds = ends.kind.indices.to_numpy()
@@ -180,6 +181,8 @@ def _linked(model: Model, ends: ArrowEnds) -> Links:
         group = groups(kind, ends.key[rows])
         tail, head, lone = match_arrows(group, ends.ts[rows], ends.phase[rows])
         matched, dangling = matched + len(tail), dangling + lone
+        if lone:
+            alone.append(np.delete(rows, np.concatenate((tail, head))))
         number = ends.number[rows[tail]]
         skip = by_launch[kind[tail]] & (number >= 0)
         skip[skip] = lookup_sorted(covered, covered, number[skip]) >= 0
@@ -199,17 +202,29 @@ def _linked(model: Model, ends: ArrowEnds) -> Links:
         dangling,
         "end of an arrow has no other end; no arrow is drawn for it",
         "ends of arrows have no other end; no arrow is drawn for them",
+        offset=_kept(model, ends, np.concatenate(alone) if alone else nothing),
     )
     bound = _bind(model, ends, np.concatenate((tail, head)))
     bound_tail, bound_head = bound[: len(tail)], bound[len(tail) :]
+    unbound = (bound_tail < 0) | (bound_head < 0)
     model.note(
         "unbound_flow",
-        int(((bound_tail < 0) | (bound_head < 0)).sum()),
+        int(unbound.sum()),
         "arrow begins or ends where no slice is; it is not drawn",
         "arrows begin or end where no slice is; they are not drawn",
+        offset=_kept(model, ends, np.concatenate((tail[unbound], head[unbound]))),
     )
     model.trace.scratch.forget()
     return Links(model.keep(bound_tail), model.keep(bound_head), Coded(narrow(kinds[tail]), names))
+
+
+def _kept(model: Model, ends: ArrowEnds, rows: Int64) -> int:
+    """Keep ends that are in no arrow as rows of their own; where the first of them stands in the file."""
+    if model.trace.file_rows is None or ends.row is None or not len(rows):
+        return -1
+    in_file = np.asarray(ends.row[rows], np.int64)
+    model.trace.file_rows.keep(in_file)
+    return model.trace.file_rows.offset(in_file)
 
 
 def _covered(model: Model) -> Int64:

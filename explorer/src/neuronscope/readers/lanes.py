@@ -30,11 +30,16 @@ Int32 = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Nesting:
-    """Depth and innermost enclosing interval (row, -1 none) of each interval; how many end after their parent does."""
+    """Depth and innermost enclosing interval (row, -1 none) of each interval; `crossing`: those that outlive theirs."""
 
     depth: Int32
     parent: Int64
-    violations: int
+    crossing: Int64
+
+    @property
+    def violations(self) -> int:
+        """How many end after the interval they began in."""
+        return len(self.crossing)
 
 
 def groups_of(group: Int64) -> list[tuple[int, int]]:
@@ -51,7 +56,7 @@ def nest(group: Int64, start: Int64, end: Int64) -> Nesting:
     count = len(start)
     depth = np.zeros(count, np.int32)
     parent = np.full(count, -1, np.int32 if count < 2**31 else np.int64)
-    violations = 0
+    crossing: list[int] = []
     for low, high in groups_of(group):
         open_rows: list[Open] = []
         for begin, past in ranges(high - low):
@@ -61,14 +66,14 @@ def nest(group: Int64, start: Int64, end: Int64) -> Nesting:
             level, above = _nest_inside(open_rows, first, begins, ends)
             if level is None or above is None:
                 level, above, crossed = _nest_crossing(open_rows, first, begins, ends)
-                violations += crossed
+                crossing += crossed
             depth[first:stop], parent[first:stop] = level, above
             if stop < high:
                 now = int(start[stop])
                 late = np.flatnonzero(ends > now)
                 ended = zip(ends[late].tolist(), level[late].tolist(), (first + late).tolist(), strict=True)
                 open_rows = [*(item for item in open_rows if item[0] > now), *ended]
-    return Nesting(depth, parent, violations)
+    return Nesting(depth, parent, np.array(crossing, np.int64))
 
 
 Open = tuple[int, int, int]  # end, lane and row of an interval that is still open; lists of them: innermost last
@@ -101,12 +106,12 @@ def _nest_inside(
     return level[held:], above[held:]
 
 
-def _nest_crossing(open_rows: list[Open], first: int, begins: Int64, ends: Int64) -> tuple[Int64, Int64, int]:
+def _nest_crossing(open_rows: list[Open], first: int, begins: Int64, ends: Int64) -> tuple[Int64, Int64, list[int]]:
     """Nesting where some intervals outlive their parent: each goes one lane below every interval still open."""
     count = len(begins)
     level = np.zeros(count, np.int64)
     above = np.full(count, -1, np.int64)
-    crossed = 0
+    crossed: list[int] = []
     open_rows = list(open_rows)
     for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         if any(item[0] <= begin for item in open_rows):
@@ -114,7 +119,8 @@ def _nest_crossing(open_rows: list[Open], first: int, begins: Int64, ends: Int64
         if open_rows:
             level[row] = max(item[1] for item in open_rows) + 1
             holder = next((item for item in reversed(open_rows) if item[0] >= end), None)
-            crossed += open_rows[-1][0] < end
+            if open_rows[-1][0] < end:
+                crossed.append(first + row)
             above[row] = (holder or open_rows[-1])[2]
         open_rows.append((end, int(level[row]), first + row))
     return level, above, crossed

@@ -95,12 +95,12 @@ class Model:
         self.tables = self.built.tables
         self.rank = trace.ranks[0] if len(trace.ranks) == 1 else -1
         ev = self.ev = trace.events = trace.events if trace.ordered else trace.events.sorted_by_start()
-        self._check_devices()
         self.names: list[str] = ev.name.dictionary.to_pylist()
         self.name_code = ev.name.indices.to_numpy()
         self._name_index = {name: code for code, name in enumerate(self.names)}
         self.ascend = "Ascend Hardware" in trace.process_names.values()
         self.links: Links | None = None  # arrows of the file, once they are asked for
+        self._check_devices()
         self._assign_processes()
 
     def keep(self, values: npt.NDArray[np.signedinteger]) -> Int64:
@@ -118,6 +118,7 @@ class Model:
                     int(beyond.sum()),
                     f"event has a {column} number beyond 32 bits, which is left out",
                     f"events have {column} numbers beyond 32 bits, which are left out",
+                    np.flatnonzero(beyond),
                 )
 
     # Processes and threads
@@ -348,6 +349,8 @@ class Model:
     def finish(self) -> Built:
         """The small tables that are left."""
         ev = self.ev
+        if self.trace.file_rows is not None:
+            self.tables["OtherEvent"] = self.trace.file_rows.others(self.rank)
         first, last = 2**62, -(2**62)
         for low, high in ranges(len(ev)):
             drawn = ~np.isin(ev.role[low:high], NOT_DRAWN)
@@ -367,8 +370,20 @@ class Model:
             )
         return self.built
 
-    def note(self, kind: str, count: int, one: str, many: str) -> None:
-        """Report a kind of event once; the text goes on after the count."""
+    def note(self, kind: str, count: int, one: str, many: str, rows: Int64 | None = None, offset: int = -1) -> None:
+        """Report a kind of event once; the text goes on after the count.
+
+        Args:
+            kind: of the report's row.
+            count: how many.
+            one: the text for one.
+            many: the text for more.
+            rows: events it is about; the row tells where the first of them stands in the file.
+            offset: where that is, when it is known already.
+        """
         if count > 0:
             text = f"1 {one}" if count == 1 else f"{count:,} {many}"
-            self.trace.report.append(IngestWarning(kind, int(count), -1, "", "kept", text))
+            if rows is not None and self.trace.file_rows is not None:
+                names = [self.names[code] for code in self.name_code[rows].tolist()]
+                offset = self.trace.file_rows.offset_of(np.asarray(self.ev.start[rows], np.int64), names)
+            self.trace.report.append(IngestWarning(kind, int(count), offset, "", "kept", text))

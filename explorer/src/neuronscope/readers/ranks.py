@@ -53,6 +53,7 @@ _IDS = {
     "Execution": {"execution_id": "execution", "event_id": "event", "op_event_id": "event"},
     "Gap": {"gap_id": "gap", "track_id": "track", "previous_event_id": "event", "next_event_id": "event"},
     "Step": {},
+    "OtherEvent": {},
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from neuronscope.readers.narrow import one_dictionary, rows_of
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.scratch import Column, Scratch, ranges, rows_where
 from neuronscope.readers.texts import TextRows, Texts
+
+if TYPE_CHECKING:
+    from neuronscope.readers.file_rows import FileRows
 
 __all__ = ["TEXT_PID", "ArrowEnds", "Buckets", "Events", "Role", "Trace", "concat_events", "merged"]
 
@@ -181,7 +184,10 @@ def merged(parts: Iterable[Events], scratch: Scratch) -> Events:
 
 @dataclass(frozen=True)
 class ArrowEnds:
-    """Flow rows: `phase` 0 start, 1 step, 2 end; `kind` and `key` equal for ends of one arrow; `number`: id or -1."""
+    """Flow rows: `phase` 0 start, 1 step, 2 end; `kind` and `key` equal for ends of one arrow; `number`: id or -1.
+
+    `row`: of the file, None where there is none.
+    """
 
     phase: Int8
     key: Int64
@@ -190,6 +196,7 @@ class ArrowEnds:
     pid: Int64
     tid: Int64
     number: Int64
+    row: Int64 | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -212,6 +219,7 @@ class Trace:
         report: bookkeeping rows so far.
         ordered: the events are in order of start already, as `Events.sorted_by_start` makes it.
         scratch: for columns that are too large for memory.
+        file_rows: the events as the file has them, for what is found about one later; None: the source has no bytes.
         tables: finished tables of the published schema (Instruction, CpuUsage, …).
     """
 
@@ -229,6 +237,7 @@ class Trace:
     process_labels: dict[int, str] = field(default_factory=dict)
     executions: pa.Table | None = None
     report: list[IngestWarning] = field(default_factory=list)
+    file_rows: FileRows | None = None
     tables: dict[str, pa.Table] = field(default_factory=dict)
     repaired: int = 0
     skipped: int = 0

@@ -60,13 +60,15 @@ def make(model: Model, emit: Emit) -> None:
     by_track = _by_track(model, [places.seen[key] for key in listed])
     rows, lane = model.trace.scratch.column(), model.trace.scratch.column()
     take = model.trace.scratch.take
-    depth, counts, violations = [], [], 0
+    depth, counts = [], []
+    crossing: list[Int64] = [np.zeros(0, np.int64)]
     for key, events in zip(listed, by_track, strict=True):
         start, end = take(model.ev.start, events), take(model.ev.end, events)
         group = constant(0, len(events))
         if key[1] in _STACKED:
             nesting = lanes.nest(group, start, end)
-            of_track, violations = nesting.depth, violations + nesting.violations
+            of_track = nesting.depth
+            crossing.append(events[nesting.crossing])
         else:
             of_track = lanes.free_lanes(group, start, end)
         depth.append(int(of_track.max()) + 1)
@@ -79,11 +81,13 @@ def make(model: Model, emit: Emit) -> None:
         else:
             rows.append(events)
             lane.append(narrow(of_track))
+    crossed = np.concatenate(crossing)
     model.note(
         "nesting_violation",
-        violations,
+        len(crossed),
         "host interval ends after the one it began in; both are shown in full",
         "host intervals end after the one they began in; both are shown in full",
+        crossed,
     )
     drawn = _Drawn(rows.finish(), lane.finish(), np.array(counts, np.int64))
     model.built.slices = len(drawn.rows)

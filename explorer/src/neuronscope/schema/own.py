@@ -164,6 +164,24 @@ INGEST_REPORT = spec(
     """,
 )
 
+OTHER_EVENT = spec(
+    "OtherEvent",
+    "events of a trace file that are neither slice, instant nor arrow: names and labels of processes and threads; ends "
+    "of arrows that have arguments, no other end, or no slice to begin at",
+    """
+    kind               string  metadata | arrow
+    phase              string  the file's ph: M | s | t | f
+    name               string  name
+    category           string  cat
+    process_id         int64   pid as the file has it
+    thread_id          int64   tid as the file has it
+    ts                 int64   time, -1 none
+    identity           string  id as the file has it
+    arguments          string  args as JSON, members of the event that have no column in member 'event'
+    rank               int32   distributed rank, -1 unknown
+    """,
+)
+
 HARDWARE = spec(
     "Hardware",
     "one number of the hardware that an emulated device profile was simulated with, per physical NeuronCore",
@@ -174,4 +192,4 @@ HARDWARE = spec(
     """,
 )
 
-OWN_TABLES = (HARDWARE, PROFILE_INFO, TRACK, NAME, SLICE, HOST_OP, EXECUTION, GAP, STEP, INGEST_REPORT)
+OWN_TABLES = (HARDWARE, PROFILE_INFO, TRACK, NAME, SLICE, HOST_OP, EXECUTION, GAP, STEP, OTHER_EVENT, INGEST_REPORT)
