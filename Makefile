@@ -19,10 +19,11 @@ BUILD_ENV := TORCH_DEVICE_BACKEND_AUTOLOAD=0
 EXPLORER_SOURCES := explorer/pyproject.toml explorer/hatch_build.py $(wildcard explorer/native/*) $(shell find explorer/web -path '*/node_modules' -prune -o -type f -print 2>/dev/null)
 EMULATOR_SOURCES := emulator/pyproject.toml emulator/setup.py $(shell find emulator/csrc emulator/native -type f 2>/dev/null)
 
-.PHONY: help setup demo test test-slow check bench ui docs wheels format clean
+.PHONY: help setup demo test test-slow test-properties check bench ui docs wheels format clean
 help:
 	@echo "make demo    three RMSNorms profiled, explained and shown in the browser (DEMO_SERVE=0: prepare and check only)"
 	@echo "make test    all tests      make check   linters, types, import rules"
+	@echo "make test-slow  the long tests too      make test-properties  random calls of every lowered op"
 	@echo "make bench   benchmarks     make ui      rebuild the web page     make docs   regenerate generated docs"
 	@echo "make wheels  both wheels into dist/     make clean   remove .venv and everything built"
 
@@ -70,6 +71,10 @@ test: setup
 
 test-slow: setup
 	@$(BIN)/python -m pytest -m slow explorer/tests emulator/tests docs/tests $(PYTEST_OPTIONS)
+
+# Many random calls of every lowered op on the machine, against torch: minutes to hours. PROPERTY_EXAMPLES=n calls per op.
+test-properties: setup
+	@$(BIN)/python -m pytest -m slow emulator/tests/properties $(PYTEST_OPTIONS)
 
 check: setup
 	$(BIN)/ruff check .

@@ -55,6 +55,7 @@ struct Signal {
 
 struct Instruction {
   int engine, stream;
+  int kind;  // instructions of equal kind have equal prices
   bool dma, tensor_engine;
   std::vector<Access> accesses;
   std::vector<Wait> waits;

@@ -62,7 +62,7 @@ __all__ = [
 LOWERING_MODULES = (attention, batch_norms, convolutions, indexing, losses, optimizers, padding, pooling, randoms)
 
 #: Part of every NEFF's hash: change it whenever equal graphs may give other programs.
-COMPILER_VERSION = "7"
+COMPILER_VERSION = "8"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,17 @@ from neuroncore.compiler.lowering import Builder, NotLowered, broadcast, lowerin
 from neuroncore.compiler.views import View
 from neuroncore.graph import Graph, TensorSpec
 
-__all__ = ["INTEGERS", "axes_of", "axis_last", "decompose", "divide", "exponentials", "matrix_product", "tensor"]
+__all__ = [
+    "INTEGERS",
+    "axes_of",
+    "axis_last",
+    "decompose",
+    "divide",
+    "exponentials",
+    "matrix_product",
+    "norm",
+    "tensor",
+]
 
 #: Below it only minus infinity.
 _LOWEST = -3.4028234663852886e38
@@ -138,7 +148,7 @@ def _alias(b: Builder, x: Any, *_: Any) -> View:
 _UNARY = {
     "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "tanh": "tanh", "silu": "silu",
     "relu": "relu", "abs": "abs", "reciprocal": "reciprocal", "erf": "erf", "sign": "sign", "sgn": "sign",
-    "square": "square", "softplus": "softplus", "mish": "mish",
+    "square": "square", "mish": "mish",
 }  # fmt: skip
 
 
@@ -151,6 +161,17 @@ def _unary(name: str) -> Any:
 
 for _aten, _fn in _UNARY.items():
     lowering(_aten)(_unary(_fn))
+
+
+@lowering("softplus")
+def _softplus(b: Builder, x: Any, beta: float = 1.0, threshold: float = 20.0) -> View:
+    """Beyond the threshold torch returns x itself, which the logarithm equals there to the last bit."""
+    if threshold < 15:  # there the two would differ
+        raise NotLowered(f"softplus that is linear from {threshold} on")
+    view, dtype = tensor(b, x), b.spec().dtype
+    if beta == 1.0:
+        return b.map("softplus", view, dtype=dtype)
+    return b.map("multiply", b.map("softplus", b.map("multiply", view, float(beta))), 1.0 / beta, dtype=dtype)
 
 
 @lowering("sin", "cos")
@@ -168,13 +189,38 @@ def _rounded(b: Builder, x: Any) -> View:
     name = b.node.target.replace("::", ".").removeprefix("aten.").split(".")[0].rstrip("_")
     if name == "floor":
         return b.map("subtract", view, b.map("mod", view, 1.0), dtype=dtype)
-    minus = b.map("multiply", view, -1.0)
     if name == "ceil":
+        minus = b.map("multiply", view, -1.0)
         return b.map("subtract", b.map("mod", minus, 1.0), minus, dtype=dtype)
+    return _toward_zero(b, view, dtype, part=name == "frac")
+
+
+def _toward_zero(b: Builder, view: View, dtype: str, *, part: bool = False) -> View:
+    """Rounded toward zero, or what that takes away."""
     size = b.map("abs", view)
-    part = b.map("mod", size, 1.0)
-    sign = b.map("sign", view)
-    return b.map("multiply", sign, part if name == "frac" else b.map("subtract", size, part), dtype=dtype)
+    rest = b.map("mod", size, 1.0)
+    return b.map("multiply", b.map("sign", view), rest if part else b.map("subtract", size, rest), dtype=dtype)
+
+
+def _converted(b: Builder, value: Any, dtype: str, shape: tuple[int, ...] | None = None) -> View:
+    """A copy in another dtype. torch cuts fractions off, where the engines round to nearest."""
+    new: Any = value
+    if isinstance(value, View) and dtype in INTEGERS and dtype != "bool":
+        if b.dtype(value) not in INTEGERS:
+            new = _toward_zero(b, value, dtype)
+        elif dtype in _WRAPS and b.dtype(value) in ("int32", "int64"):
+            mask, sign = _WRAPS[dtype]
+            new = b.map("bitwise_and", value, float(mask), dtype="int32")
+            if sign:
+                new = b.map("bitwise_xor", new, float(sign), dtype="int32")
+                new = b.map("subtract", new, float(sign), dtype="int32")
+    if new is not value and b.dtype(new) == dtype and shape in (None, new.shape):
+        return new
+    return b.map("copy", new, dtype=dtype, shape=shape)
+
+
+#: Narrow integer → (bits kept, sign bit): torch keeps the low bits of a wide integer, the engines saturate.
+_WRAPS = {"uint8": (0xFF, 0), "int8": (0xFF, 0x80), "int16": (0xFFFF, 0x8000)}
 
 
 @lowering("remainder")
@@ -185,10 +231,11 @@ def _remainder(b: Builder, x: Any, y: Any) -> View:
 @lowering("floor_divide")
 def _floor_divide(b: Builder, x: Any, y: Any) -> View:
     left, right, dtype = b.arg(x), b.arg(y), b.spec().dtype
-    if dtype not in INTEGERS:
-        raise NotLowered("floor division of floating numbers")
     whole = b.map("subtract", left, b.map("mod", left, right))
-    return divide(b, whole, right, dtype)
+    if dtype in INTEGERS:
+        return divide(b, whole, right, dtype)
+    near = b.map("add", divide(b, whole, right, "fp32"), 0.5)  # whole but for the reciprocal's rounding
+    return b.map("subtract", near, b.map("mod", near, 1.0), dtype=dtype)
 
 
 @lowering("leaky_relu")
@@ -319,17 +366,17 @@ def _logical(b: Builder, x: Any, y: Any) -> View:
 
 @lowering("bitwise_and", "bitwise_or", "bitwise_xor")
 def _bitwise(b: Builder, x: Any, y: Any) -> View:
-    if b.spec().dtype != "bool":
-        raise NotLowered("bitwise operation on integers")
     fn = b.node.target.replace("::", ".").removeprefix("aten.bitwise_").split(".")[0].rstrip("_")
-    return b.map(f"logical_{fn}", b.arg(x), b.arg(y), dtype="bool")
+    dtype = b.spec().dtype
+    return b.map(f"logical_{fn}" if dtype == "bool" else f"bitwise_{fn}", b.arg(x), b.arg(y), dtype=dtype)
 
 
 @lowering("logical_not", "bitwise_not")
 def _not(b: Builder, x: Any) -> View:
     view = tensor(b, x)
     if b.node.target.replace("::", ".").startswith("aten.bitwise") and b.dtype(view) != "bool":
-        raise NotLowered("bitwise complement of integers")
+        ones = 255.0 if b.dtype(view) == "uint8" else -1.0
+        return b.map("bitwise_xor", view, ones, dtype=b.spec().dtype)
     return b.map("equal", view, 0.0, dtype="bool")
 
 
@@ -446,12 +493,12 @@ def _fill(b: Builder, x: Any, value: Any) -> View:
 
 @lowering("copy")
 def _copy(b: Builder, x: Any, source: Any) -> View:
-    return b.map("copy", b.arg(source), dtype=b.spec().dtype, shape=b.spec().shape)
+    return _converted(b, b.arg(source), b.spec().dtype, b.spec().shape)
 
 
 @lowering("_to_copy", "clone", "contiguous", "to", "convert_element_type")
 def _to_copy(b: Builder, x: Any, *_: Any, dtype: Any = None) -> View:
-    return b.map("copy", tensor(b, x), dtype=b.spec().dtype)
+    return _converted(b, tensor(b, x), b.spec().dtype)
 
 
 @lowering("repeat", "tile")
@@ -609,20 +656,23 @@ def _var(
 
 @lowering("dist")
 def _dist(b: Builder, x: Any, y: Any, order: Any = 2) -> View:
-    if order != 2:
-        raise NotLowered(f"distance of order {order}")
-    squares = b.map("square", b.map("subtract", tensor(b, x), tensor(b, y)))
-    total = b.reduce("add", squares, axes_of(squares, None), keepdim=False)
-    return b.map("sqrt", total, dtype=b.spec().dtype)
+    difference = b.map("subtract", tensor(b, x), tensor(b, y))
+    return norm(b, difference, order, axes_of(difference, None), keepdim=False, dtype=b.spec().dtype)
 
 
 @lowering("linalg_vector_norm", "norm")
 def _norm(b: Builder, x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> View:
-    if order != 2:
-        raise NotLowered(f"norm of order {order}")
     view = tensor(b, x)
-    total = b.reduce("add", b.map("square", view), axes_of(view, dim), keepdim=keepdim)
-    return b.map("sqrt", total, dtype=b.spec().dtype)
+    return norm(b, view, order, axes_of(view, dim), keepdim=keepdim, dtype=b.spec().dtype)
+
+
+def norm(b: Builder, view: View, order: Any, axes: Sequence[int], *, keepdim: bool, dtype: str) -> View:
+    """The norm of order 1, 2 or infinity along axes."""
+    if order not in (1, 2, float("inf")):
+        raise NotLowered(f"norm of order {order}")
+    sizes = b.map("square" if order == 2 else "abs", view)
+    total = b.reduce("max" if order == float("inf") else "add", sizes, axes, keepdim=keepdim)
+    return b.map("sqrt" if order == 2 else "copy", total, dtype=dtype)
 
 
 # -- softmax, norms ------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ def _embedding(b: Builder, weight: Any, index: Any, padding_idx: int = -1, *_: A
 
 
 def _rows(b: Builder, table: View, index: View, dtype: str) -> View:
-    """Rows of a two-dimensional table; its columns must be contiguous for a gather."""
-    if table.shape[1] > 1 and table.strides[1] != 1:
+    """Rows of a two-dimensional table; a gather needs contiguous columns, and rows that lie apart."""
+    if (table.shape[1] > 1 and table.strides[1] != 1) or (table.shape[0] > 1 and table.strides[0] < 1):
         table = b.copy(table)
     return b.gather(table, index, dtype)
 
@@ -143,16 +143,21 @@ def _embedding_backward(
 def _scatter_rows(b: Builder, x: Any, dim: int, index: Any, src: Any, *, add: bool, factor: float = 1.0) -> View:
     view, values = tensor(b, x), tensor(b, src)
     where = b.reshape(tensor(b, index), (tensor(b, index).elements,))
-    if not view.shape or dim % len(view.shape):
-        raise NotLowered("rows along another axis than the first")
+    if not view.shape:
+        raise NotLowered("rows of a scalar")
     if b.dtype(view) in INTEGERS:
         raise NotLowered("scatter of integers")
+    # The indexed axis first, the others as a row of it.
+    dim %= len(view.shape)
+    order = (dim, *(axis for axis in range(len(view.shape)) if axis != dim))
+    back = tuple(order.index(axis) for axis in range(len(order)))
+    view, values = view.permute(order), values.permute(order) if len(values.shape) == len(order) else values
     table = _table(b, view, (view.shape[0], prod(view.shape[1:])))
     values = values.expand((where.elements, *view.shape[1:]))
     if factor != 1.0:
         values = b.map("multiply", values, factor, dtype=b.dtype(view))
     b.scatter(table, where, b.reshape(values, (where.elements, table.shape[1])), add=add)
-    return b.reshape(table, b.spec().shape)
+    return b.reshape(table, view.shape).permute(back)
 
 
 @lowering("index_add")

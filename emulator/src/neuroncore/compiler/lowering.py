@@ -97,9 +97,9 @@ def view_op(*names: str) -> Callable[[Lowering], Lowering]:
 
 
 def op_parts(target: str) -> tuple[str, str]:
-    """("mul", "Tensor") of "aten.mul.Tensor" or "aten::mul.Tensor"; other namespaces keep their prefix."""
+    """("mul", "Tensor") of "aten.mul.Tensor" or "aten::mul.Tensor"; namespaces but aten and prims keep their prefix."""
     name = target.replace("::", ".")
-    name = name.removeprefix("aten.")
+    name = name.removeprefix("aten.").removeprefix("prims.")
     base, _, overload = name.partition(".")
     return base, overload or "default"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from neuroncore.compiler.decompose import divide, tensor
+from neuroncore.compiler.decompose import divide, norm, tensor
 from neuroncore.compiler.ir import Operand
 from neuroncore.compiler.lowering import Builder, NotLowered, lowering
 from neuroncore.compiler.views import View
@@ -116,16 +116,11 @@ def _powers(b: Builder, tensors: Sequence[Any], exponent: Any) -> list[View]:
 
 @lowering("_foreach_norm")
 def _norms(b: Builder, tensors: Sequence[Any], order: Any = 2, dtype: Any = None) -> list[View]:
-    if order not in (1, 2, float("inf")):
-        raise NotLowered(f"norm of order {order}")
-    results = []
-    for number, x in enumerate(tensors):
-        view, spec = tensor(b, x), b.spec(number)
-        axes = tuple(range(len(view.shape)))
-        sizes = b.map("square" if order == 2 else "abs", view)
-        total = b.reduce("max" if order == float("inf") else "add", sizes, axes, keepdim=False)
-        results.append(b.map("sqrt" if order == 2 else "copy", total, dtype=spec.dtype))
-    return results
+    views = [tensor(b, x) for x in tensors]
+    return [
+        norm(b, view, order, range(len(view.shape)), keepdim=False, dtype=b.spec(number).dtype)
+        for number, view in enumerate(views)
+    ]
 
 
 @lowering("_fused_adamw", "_fused_adam")
@@ -149,12 +144,13 @@ def _fused_adam(
     found_inf: Any = None,
 ) -> list[View]:
     """Results: parameters, gradients, both averages, largest squares, as the op writes them."""
-    if amsgrad or grad_scale is not None or found_inf is not None:
-        raise NotLowered("AMSGrad or scaled gradients")
+    if grad_scale is not None or found_inf is not None:
+        raise NotLowered("scaled gradients")
     decoupled = "adamw" in b.node.target
     rate = b.arg(lr)
-    new: list[list[View]] = [[], [], [], []]
-    for p, g, m, v, s in zip(parameters, gradients, averages, squares, steps, strict=True):
+    new: list[list[View]] = [[], [], [], [], []]
+    most = largest if amsgrad else [None] * len(parameters)
+    for p, g, m, v, w, s in zip(parameters, gradients, averages, squares, most, steps, strict=True):
         parameter, gradient, average, square = (tensor(b, t) for t in (p, g, m, v))
         step = tensor(b, s)
         kept = gradient
@@ -176,13 +172,16 @@ def _fused_adam(
         m_new = b.map("add", average, b.map("multiply", b.map("subtract", slope, average), 1.0 - beta1))
         v_new = b.map("add", b.map("multiply", square, float(beta2)),
                       b.map("multiply", b.map("square", slope), 1.0 - beta2))  # fmt: skip
-        below = b.map("add", b.map("multiply", b.map("sqrt", v_new), _spread(root, shape)), float(eps))
+        seen = v_new if w is None else b.map("max", tensor(b, w), v_new, dtype=b.dtype(tensor(b, w)))
+        below = b.map("add", b.map("multiply", b.map("sqrt", seen), _spread(root, shape)), float(eps))
         change = b.map("multiply", b.map("reciprocal", below), m_new)
         step_size = b.map("multiply", change, _spread(size, shape))
         new[0].append(b.map("add", value, step_size, dtype=b.dtype(parameter)))
         new[1].append(kept)
         new[2].append(b.map("copy", m_new, dtype=b.dtype(average)))
         new[3].append(b.map("copy", v_new, dtype=b.dtype(square)))
+        if w is not None:
+            new[4].append(seen)
     return [view for views in new for view in views]
 
 

@@ -394,7 +394,9 @@ class StepEmitter:
         data = self.full(step.x, parts, columns)
         if self.row_width > 1:
             length = columns // self.row_width
-            data = replace(data, free=((length, self.row_width), (1, length)))
+            repeated = isinstance(step.x, tuple) and self.selection.by_row[step.x]  # one value stands for its row
+            free = ((1, self.row_width), (0, length)) if repeated else ((length, self.row_width), (1, length))
+            data = replace(data, free=free)
             self.tiler.emit("tensor_reduce", dst=dst, data=data, op=step.fn, axes=1, negate=step.negate)
             self._busy("Vector", columns)
             return

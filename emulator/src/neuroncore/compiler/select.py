@@ -14,7 +14,7 @@ from neuroncore.compiler.fuse import Kernel, Kernels, layout_of
 from neuroncore.compiler.ir import Map, Operand, Prim, Reduce, writes
 from neuroncore.compiler.views import View
 
-__all__ = ["Key", "Selection", "Step", "chip_dtype", "select"]
+__all__ = ["BITWISE", "Key", "Selection", "Step", "chip_dtype", "select"]
 
 #: A value: ("buffer", n) made in the kernel, ("load", view, "full" or "row") read from HBM, ("temp", n) in between.
 Key = tuple[object, ...]
@@ -33,6 +33,8 @@ _WIDE_INTEGERS = frozenset({"int32", "uint32"})
 _COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
 #: Integers from here on are rounded in fp32.
 _EXACT = 2.0**24
+#: On bits as they are, at any width.
+BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 _INTEGER_OPS = frozenset({"add", "subtract", "multiply", "max", "min"})
 
 
@@ -237,7 +239,7 @@ class _Selector:
         return isinstance(value, tuple) and self.dtypes[value] in _WIDE_INTEGERS
 
     def _binary(self, fn: str, x: Argument, y: Argument, out: Key) -> None:
-        if self.dtypes[out] in _WIDE_INTEGERS and fn in _INTEGER_OPS:
+        if fn in BITWISE or (self.dtypes[out] in _WIDE_INTEGERS and fn in _INTEGER_OPS):
             # Exact integer arithmetic is GpSimd's, on two tiles of one dtype.
             x, y = (self._integer(v, self.dtypes[out]) for v in (x, y))
             self._emit(Step("tensor", out, x, fn, y))

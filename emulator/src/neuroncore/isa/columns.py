@@ -43,6 +43,8 @@ class Columns:
     Attributes:
         text: its instructions as written, loops not unrolled.
         index: int32 [executed], for each executed instruction its number in `text`, in program order.
+        kind: int32 [text]; instructions of the text with equal numbers have equal prices, so a price is computed once
+            a kind.
         semaphores: names.
         wait_start: int64 [executed + 1]; instruction i waits for `wait_semaphore[j] >= wait_value[j]`, j in
             wait_start[i] .. wait_start[i+1].
@@ -52,6 +54,7 @@ class Columns:
 
     text: tuple[Instruction, ...]
     index: npt.NDArray[np.int32]
+    kind: npt.NDArray[np.int32]
     semaphores: tuple[str, ...]
     wait_start: npt.NDArray[np.int64]
     wait_semaphore: npt.NDArray[np.int32]
@@ -89,7 +92,7 @@ def columns(program: Program, *, plain: bool = False) -> Columns:
 
 
 def _places(program: Program) -> dict[str, tuple[Any, ...]]:
-    """Where each buffer lies, in the order of `Buffer`'s fields in native/columns.h."""
+    """Where each buffer lies, in the order of `Buffer`'s fields in native/columns.h, and its memory's number."""
     spaces: dict[str, int] = {}
     places: dict[str, tuple[Any, ...]] = {}
     for name, buffer in program.buffers.items():
@@ -97,12 +100,13 @@ def _places(program: Program) -> dict[str, tuple[Any, ...]]:
             width = max(1, buffer.shape[-1] if buffer.shape else 1)
             flat = width == buffer.elements
             space = spaces.setdefault(f"HBM {name}", len(spaces))
-            places[name] = (space, True, 0, 0, DTYPE_BYTES[buffer.dtype], width, flat, bucket_of(buffer))
+            places[name] = (space, True, 0, 0, DTYPE_BYTES[buffer.dtype], width, flat, bucket_of(buffer), 0)
         else:
             own = buffer.memory if buffer.address is not None else f"tile {name}"
             space = spaces.setdefault(own, len(spaces))
             first = buffer.start_partition
-            places[name] = (space, False, buffer.address or 0, first, 1, 1, False, bucket_of(buffer))
+            memory = 1 if buffer.memory == "SBUF" else 2
+            places[name] = (space, False, buffer.address or 0, first, 1, 1, False, bucket_of(buffer), memory)
     return places
 
 
@@ -126,7 +130,8 @@ def _plain(program: Program, text: tuple[Instruction, ...]) -> Columns:
             increments.append(signal.increment)
         signal_starts.append(len(signals))
     return Columns(
-        text, index, tuple(semaphores), np.array(starts, np.int64), np.array(waits, np.int32),
+        text, index, np.arange(len(text), dtype=np.int32), tuple(semaphores),
+        np.array(starts, np.int64), np.array(waits, np.int32),
         np.array(values, np.int64), np.array(signal_starts, np.int32), np.array(signals, np.int32),
         np.array(increments, np.int64),
     )  # fmt: skip

@@ -291,8 +291,10 @@ def memset(c: Context) -> None:
     """Fill."""
     shape = c.raw("dst").shape
     value = c.attribute("value")
-    if c.dtype("dst") in ("int32", "uint32") and isinstance(value, int):
-        c.write_raw("dst", np.full(shape, value, np.int64).astype(np.int32 if c.dtype("dst") == "int32" else np.uint32))
+    if c.dtype("dst") in ("int32", "uint32") and float(value).is_integer():
+        bits = np.dtype(np.int32 if c.dtype("dst") == "int32" else np.uint32)
+        limits = np.iinfo(bits)
+        c.write_raw("dst", np.full(shape, min(max(int(value), limits.min), limits.max), bits))
     else:
         c.write("dst", np.full(shape, value, np.float32))
 

@@ -92,22 +92,29 @@ class Schedule:
     load_start: Floats
 
 
-def costs_of(columns: Columns, prices: Sequence[Price], target: Target) -> Costs:
-    """The prices of a program's text as columns."""
+def costs_of(columns: Columns, kinds: Sequence[Price], target: Target) -> Costs:
+    """The prices of a program's text as columns, from one price of each kind (see `Columns.kind`)."""
     engines = {engine: number for number, engine in enumerate(ENGINES)}
-    queues = {q: n for n, q in enumerate(sorted({i.queue for i in columns.text if i.queue}))}
+    used = [i.queue for i in columns.text]
+    queues = {q: n for n, q in enumerate(sorted(set(used) - {""}))}
+    numbers = {**queues, "": -1}
     tables: dict[str, int] = {"": 0}
-    moves = [p.transfer for p in prices]
+    moves = [p.transfer for p in kinds]
+    kind = columns.kind
+
+    def each(values: list[float]) -> Floats:
+        return np.array(values, np.float64)[kind]
+
     return Costs(
         np.array([engines[i.engine] for i in columns.text], np.int32),
-        np.array([queues[i.queue] if i.queue else -1 for i in columns.text], np.int32),
-        np.array([tables.setdefault(p.table, len(tables)) for p in prices], np.int32),
-        np.array([p.issue_ns for p in prices], np.float64),
-        np.array([p.latency_ns for p in prices], np.float64),
-        np.array([t.rows * target.dge_row_ns if t else 0.0 for t in moves], np.float64),
-        np.array([t.bytes if t else 0.0 for t in moves], np.float64),
-        np.array([t.share_per_ns if t else 0.0 for t in moves], np.float64),
-        np.array([t.bytes * t.share_per_ns / t.alone_ns if t else 0.0 for t in moves], np.float64),
+        np.array([numbers[queue] for queue in used], np.int32),
+        np.array([tables.setdefault(p.table, len(tables)) for p in kinds], np.int32)[kind],
+        each([p.issue_ns for p in kinds]),
+        each([p.latency_ns for p in kinds]),
+        each([t.rows * target.dge_row_ns if t else 0.0 for t in moves]),
+        each([t.bytes if t else 0.0 for t in moves]),
+        each([t.share_per_ns if t else 0.0 for t in moves]),
+        each([t.bytes * t.share_per_ns / t.alone_ns if t else 0.0 for t in moves]),
         tuple(queues),
     )
 

@@ -183,8 +183,10 @@ def simulate(program: Program, target: Target, *, plain: bool = False) -> Timeli
     """
     executed = columns(program, plain=plain)
     pricer = Pricer(program.buffers, target)
-    prices = tuple(pricer.price(i) for i in executed.text)
-    schedule = play(program.name, executed, costs_of(executed, prices, target), target, plain=plain)
+    _, first = np.unique(executed.kind, return_index=True)  # kinds are numbered from 0
+    kinds = [pricer.price(executed.text[number]) for number in first.tolist()]
+    schedule = play(program.name, executed, costs_of(executed, kinds, target), target, plain=plain)
+    prices = tuple([kinds[kind] for kind in executed.kind.tolist()])
     return Timeline(executed, prices, schedule, target.activation_table_load_ns)
 
 
