@@ -88,6 +88,7 @@ def columns(program: Program, *, plain: bool = False) -> Columns:
         return _plain(program, text)
     places = _places(program)
     found: dict[str, Any] = kernels.expand(program.body, places, DTYPE_BYTES, _ROLES, program.derived, DMA_INCREMENT)
+    found.setdefault("kind", np.arange(len(text), dtype=np.int32))  # kernels built before there were kinds
     return Columns(text, **{**found, "semaphores": tuple(found["semaphores"])})
 
 
