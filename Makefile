@@ -105,4 +105,4 @@ wheels: $(STAMP)-tools
 
 clean:
 	rm -rf $(VENV) build dist explorer/src/neuronscope/_web explorer/web/node_modules emulator/build
-	find . -name '__pycache__' -prune -exec rm -rf {} + ; find emulator -name '*.so' -delete ; rm -f explorer/src/neuronscope/readers/_tokenizer*.so
+	find . -name '__pycache__' -prune -exec rm -rf {} + ; find emulator -name '*.so' -delete ; rm -f explorer/src/neuronscope/readers/_*.so

@@ -35,6 +35,8 @@ OUT = HERE / "src" / "neuronscope" / "_web"
 STAMP = ".sources"  # holds the hash of the sources a build was made from
 SKIP = "NEURONSCOPE_SKIP_WEB"
 NATIVE = HERE / "native"
+MODULES = ("_tokenizer", "_linking")  # compiled from there
+COMPILED = {".so", ".pyd"}
 READERS = HERE / "src" / "neuronscope" / "readers"
 SKIP_NATIVE = "NEURONSCOPE_SKIP_NATIVE"
 
@@ -159,30 +161,33 @@ def build(*, quiet: bool = False, force: bool = False) -> str:
     return f"page: built into {OUT.relative_to(HERE)}"
 
 
-def build_native() -> tuple[Path | None, str]:
-    """Compiles the tokenizer beside the readers unless it is newer than its source.
+def build_native() -> tuple[list[Path], str]:
+    """Compiles the tokenizer and the linking beside the readers unless they are newer than their sources.
 
     Returns:
-        the compiled file, None when there is none; a line saying what happened.
+        the compiled files, none when they can't be had; a line saying what happened.
     """
-    sources = [NATIVE / "tokenizer.cpp", NATIVE / "setup.py"]
-    for built in READERS.glob("_tokenizer.*"):
-        if built.suffix not in {".so", ".pyd"}:
-            continue
-        if os.environ.get(SKIP_NATIVE) != "1" and built.stat().st_mtime > max(p.stat().st_mtime for p in sources):
-            return built, "tokenizer: built and up to date"
-        built.unlink()  # of another source, or not wanted
-    if os.environ.get(SKIP_NATIVE) == "1":
-        return None, f"tokenizer: not built because {SKIP_NATIVE}=1; traces are read in plain Python"
+    newest = max(
+        path.stat().st_mtime for path in NATIVE.iterdir() if path.suffix in {".cpp", ".h"} or path.name == "setup.py"
+    )
+    found = [path for path in READERS.iterdir() if path.stem.split(".")[0] in MODULES and path.suffix in COMPILED]
+    wanted = os.environ.get(SKIP_NATIVE) != "1"
+    if wanted and len(found) == len(MODULES) and min(path.stat().st_mtime for path in found) > newest:
+        return found, "tokenizer: built and up to date"
+    for path in found:
+        path.unlink()  # of another source, or not wanted
+    if not wanted:
+        return [], f"tokenizer: not built because {SKIP_NATIVE}=1; traces are read in plain Python"
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(sources[1]), "-q", "build_ext", "--build-lib", folder, "--build-temp", folder]
+        setup = [sys.executable, str(NATIVE / "setup.py"), "-q"]
+        command = [*setup, "build_ext", "--build-lib", folder, "--build-temp", folder]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        compiled = next((path for path in Path(folder).glob("_tokenizer.*") if path.suffix in {".so", ".pyd"}), None)
-        if compiled is None:
+        compiled = [path for path in Path(folder).iterdir() if path.suffix in COMPILED]
+        if len(compiled) < len(MODULES):
             said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
             cause = f" ({said[-1][:160]})" if said else ""
-            return None, f"tokenizer: not built, it needs a C++20 compiler{cause}; traces are read in plain Python"
-        return Path(shutil.move(compiled, READERS / compiled.name)), "tokenizer: built"
+            return [], f"tokenizer: not built, it needs a C++20 compiler{cause}; traces are read in plain Python"
+        return [Path(shutil.move(path, READERS / path.name)) for path in compiled], "tokenizer: built"
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -192,12 +197,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """Builds both before hatchling collects the files; `version` is "standard" or "editable"."""
         self._page()
         built, said = build_native()
-        if built is None:
+        if not built:
             self.app.display_warning(said)
             return
         self.app.display_info(said)
         if version == "standard":  # an editable one finds it in the source tree
-            build_data["force_include"][str(built)] = f"neuronscope/readers/{built.name}"
+            for path in built:
+                build_data["force_include"][str(path)] = f"neuronscope/readers/{path.name}"
             build_data["pure_python"] = False
             build_data["tag"] = f"cp311-abi3-{re.sub('[-.]', '_', sysconfig.get_platform())}"
 

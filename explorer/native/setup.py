@@ -1,4 +1,4 @@
-"""Compiles the optional tokenizer: what `hatch_build.py native` and the build hook run."""
+"""Compiles the optional tokenizer and linking: what `hatch_build.py native` and the build hook run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 setup(
-    name="neuronscope-tokenizer",
+    name="neuronscope-native",
     ext_modules=[
         Extension(
-            "_tokenizer",
-            sources=[str(Path(__file__).resolve().parent / "tokenizer.cpp")],
+            f"_{name}",
+            sources=[str(Path(__file__).resolve().parent / f"{name}.cpp")],
             extra_compile_args=["/std:c++20"]
             if os.name == "nt"
             else ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra"],
             language="c++",
             py_limited_api=True,  # one file for Python 3.11 and all later ones
         )
+        for name in ("tokenizer", "linking")
     ],
 )

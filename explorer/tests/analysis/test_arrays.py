@@ -1,14 +1,20 @@
 """Arrays kept beside a profile: the same answers, mapped instead of made."""
 
+import importlib.util
 import json
 import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from neuronscope.analysis import arrays, card, chain, events, overview
+from neuronscope import readers
+from neuronscope.analysis import arrays, card, chain, events, overview, timeline_index
 from neuronscope.analysis.profile import Profile
+from neuronscope.index import arrays as index
+from neuronscope.readers import tables, tracks
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -115,3 +121,21 @@ def test_rows_by_id_are_those_of_the_query(folder):
         named = profile.rows_with("SystemProfileEvents", "id", wanted, ("id", "name"))
         assert sorted(named, key=by) == profile.rows(f"SELECT id, name {query}")
     assert profile.rows_with("Execution", "event_id", [10**9]) == []
+
+
+@pytest.mark.parametrize("chunk", [1_000_000, 300])
+def test_the_index_a_reader_keeps_is_the_one_made_from_its_table(tmp_path, monkeypatch, chunk):
+    spec = importlib.util.spec_from_file_location("synthetic_trace", Path(__file__).parents[1] / "synthetic.py")
+    synthetic = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, synthetic)
+    spec.loader.exec_module(synthetic)
+    synthetic.write(tmp_path / "trace.json", 2, 120, counters=True)
+    monkeypatch.setattr(tracks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(tables, "_PIECE_ROWS", chunk)
+    readers.ingest(tmp_path / "trace.json", tmp_path / "profile")
+    kept = index.load(tmp_path / "profile" / "index" / "timeline", index.key_of(tmp_path / "profile", ("Slice",)))
+    made = timeline_index.slice_arrays(Profile("a", tmp_path / "profile"))  # no profile of the library: made anew
+    assert set(kept) == set(made)
+    for name, values in made.items():
+        assert kept[name].tolist() == values.tolist(), name
+    assert len(made["start"]) == 2 * 120 * 5 + 2

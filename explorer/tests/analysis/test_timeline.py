@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from neuronscope.analysis import Profile
 from neuronscope.analysis.arrays import Room
-from neuronscope.analysis.longest import LongestIndex
 from neuronscope.analysis.overview import Occupancy, overview
 from neuronscope.analysis.timeline import Timeline
 from neuronscope.analysis.timeline_gaps import Gaps
-from neuronscope.analysis.timeline_index import COLUMNS, fill, limits_of
+from neuronscope.index.longest import LongestIndex
+from neuronscope.index.slices import COLUMNS, fill, limits_of
 
 
 @st.composite

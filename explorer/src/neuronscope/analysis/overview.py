@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neuronscope.analysis.arrays import Arrays, kept_arrays
-from neuronscope.analysis.longest import LongestIndex
+from neuronscope.index.longest import LongestIndex
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile

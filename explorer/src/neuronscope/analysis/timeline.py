@@ -18,9 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from neuronscope.analysis.arrays import Arrays, Room, search
-from neuronscope.analysis.longest import LongestIndex
 from neuronscope.analysis.timeline_gaps import Gaps
-from neuronscope.analysis.timeline_index import COLUMNS, fill, limits_of, slice_arrays
+from neuronscope.analysis.timeline_index import slice_arrays
+from neuronscope.index.longest import LongestIndex
+from neuronscope.index.slices import COLUMNS, fill, limits_of
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile

@@ -94,7 +94,7 @@ class _File:
         trace = self.load(lambda done: report("parse", 0.05 + 0.5 * done), store_dir)
         report("link", 0.6)
         with write.Writer(store_dir) as writer:
-            built = model.build(trace, writer.write)
+            built = model.build(trace, writer.write, writer.room)
             report("write", 0.85)
             result = write.write_profile(trace, built, self.source, writer)
         report("write", 1.0)

@@ -9,12 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from neuronscope.readers.compiled import linking
 from neuronscope.readers.exact import Int64, TextColumn, int64_column
 from neuronscope.readers.narrow import Coded
 from neuronscope.readers.native import argument_texts
 from neuronscope.readers.trace import Events
 
-__all__ = ["Inputs", "attributes", "decode", "emulator_facts", "input_texts", "print_inputs", "texts_of"]
+__all__ = [
+    "Inputs",
+    "attributes",
+    "attributes_of",
+    "decode",
+    "emulator_facts",
+    "input_texts",
+    "print_inputs",
+    "texts_of",
+]
 
 
 class Inputs(msgspec.Struct, gc=False):
@@ -106,22 +116,40 @@ def print_inputs(dims: bytes, types: bytes) -> tuple[str, str]:
     return " x ".join(printed), " x ".join(name for name in named if name)
 
 
-def attributes(categories: pa.DictionaryArray, texts: pa.Array) -> pa.Array:
-    """Everything else the file held, as JSON: the category and the arguments (`texts`)."""
-    prefixes = [
+def attributes_of(ev: Events, low: int, high: int) -> pa.Array:
+    """`attributes` of a range of events."""
+    rows, categories, native = np.arange(low, high), ev.category.slice(low, high - low), linking()
+    located = None if native is None else ev.args.located(rows)
+    if located is not None:
+        codes = np.ascontiguousarray(categories.indices.to_numpy(), np.int32)
+        found = native.attributes(*located, codes, _prefixes(categories))
+        if found is not None:
+            buffers = [None, *map(pa.py_buffer, found)]
+            return pa.Array.from_buffers(pa.binary(), len(rows), buffers).cast(pa.string())
+    return attributes(categories, ev.args.read(rows))
+
+
+def _prefixes(categories: pa.DictionaryArray) -> list[bytes]:
+    return [
         b'{"category":' + msgspec.json.encode(name) if name else b"{" for name in categories.dictionary.to_pylist()
     ] or [b"{"]
+
+
+def attributes(categories: pa.DictionaryArray, texts: pa.Array) -> pa.Array:
+    """Everything else the file held, as JSON: the category and the arguments (`texts`)."""
+    prefixes = _prefixes(categories)
     if not len(texts):
         return pa.array([], pa.string())
     kind = pa.large_binary() if pa.types.is_large_binary(texts.type) else pa.binary()
-    args = pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(b"{}", kind), texts)
+    empty = pc.equal(pc.binary_length(texts), 0)
+    args = pc.if_else(empty, pa.scalar(b"{}", kind), texts) if pc.any(empty).as_py() else texts
     prefix = pa.array(prefixes, kind).take(categories.indices)
     nothing = pa.scalar(b"", kind)
     # The opening brace of each object becomes the comma (or, of an empty one, the space) after the category.
     data_type = np.int64 if kind == pa.large_binary() else np.int32
     _, offset_buffer, data_buffer = args.buffers()
     offsets = np.frombuffer(offset_buffer, data_type)[args.offset : args.offset + len(args) + 1]
-    data = np.frombuffer(data_buffer, np.uint8).copy()
+    data = np.frombuffer(data_buffer, np.uint8)[: offsets[-1]].copy()
     first = data[offsets[:-1]]
     is_object = first == ord("{")
     lengths = np.diff(offsets)

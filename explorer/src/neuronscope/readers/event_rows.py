@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from neuronscope.readers.arguments import attributes
+from neuronscope.readers.arguments import attributes_of
 from neuronscope.readers.tables import in_pieces, named_table
 from neuronscope.readers.trace import DEVICE_ROLES, Role
 
@@ -46,7 +46,6 @@ def pieces(model: Model) -> Iterator[pa.Table]:
         stream_id, pcore = ev.stream[rows], np.ascontiguousarray(ev.pcore[rows])
         stream = (role == Role.DRIVER) | (device_of[role] & (stream_id >= 0))
         start, end = ev.start[rows], ev.end[rows]
-        args = ev.args.read(np.arange(low, high))
         table = named_table(
             "SystemProfileEvents",
             {
@@ -63,7 +62,7 @@ def pieces(model: Model) -> Iterator[pa.Table]:
                 "pcore_idx": pa.array(pcore, mask=pcore < 0),
                 "flow_id": flow,
                 "framework_stream_id": pc.cast(pa.array(stream_id, mask=~stream), pa.string()).dictionary_encode(),
-                "extra_attributes_json": attributes(ev.category.slice(low, count), args).cast(pa.string()),
+                "extra_attributes_json": attributes_of(ev, low, high).cast(pa.string()),
             },
         )
         ev.args.forget()

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from neuronscope.readers.compiled import linking
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.scratch import ranges
 
 __all__ = [
+    "Lanes",
+    "Nest",
     "Nesting",
     "Stacks",
     "busy_ns",
@@ -56,27 +59,55 @@ def nest(group: Int64, start: Int64, end: Int64) -> Nesting:
     count = len(start)
     depth = np.zeros(count, np.int32)
     parent = np.full(count, -1, np.int32 if count < 2**31 else np.int64)
-    crossing: list[int] = []
+    crossing: list[Int64] = []
     for low, high in groups_of(group):
-        open_rows: list[Open] = []
+        walk = Nest(low)
         for begin, past in ranges(high - low):
-            first, stop = low + begin, low + past
-            begins = start[first:stop]
-            ends = np.maximum(end[first:stop], begins + 1)
-            level, above = _nest_inside(open_rows, first, begins, ends)
-            if level is None or above is None:
-                level, above, crossed = _nest_crossing(open_rows, first, begins, ends)
-                crossing += crossed
-            depth[first:stop], parent[first:stop] = level, above
-            if stop < high:
-                now = int(start[stop])
-                late = np.flatnonzero(ends > now)
-                ended = zip(ends[late].tolist(), level[late].tolist(), (first + late).tolist(), strict=True)
-                open_rows = [*(item for item in open_rows if item[0] > now), *ended]
-    return Nesting(depth, parent, np.array(crossing, np.int64))
+            some = slice(low + begin, low + past)
+            depth[some], parent[some] = walk.next(start[some], end[some])
+        crossing += walk.crossing
+    return Nesting(depth, parent, np.concatenate(crossing) if crossing else np.zeros(0, np.int64))
 
 
 Open = tuple[int, int, int]  # end, lane and row of an interval that is still open; lists of them: innermost last
+
+
+class Nest:
+    """Nesting of one group's intervals, some at a time, in order of (start, longest first).
+
+    Attributes:
+        crossing: rows so far, some at a time, that end after the one they begin in.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        """`first` is the row of the first interval."""
+        self.crossing: list[Int64] = []
+        self._row = first
+        self._open: list[Open] = []
+
+    def next(self, start: Int64, end: Int64) -> tuple[Int64, Int64]:
+        """Depth and parent of the next intervals."""
+        begins = np.ascontiguousarray(start, np.int64)
+        ends = np.maximum(end, begins + 1)
+        first, self._row = self._row, self._row + len(begins)
+        native = linking()
+        if native is not None:
+            depth, parent, crossed, self._open = native.nest(self._open, first, begins, ends)
+            if crossed:
+                self.crossing.append(np.frombuffer(crossed, np.int64))
+            return np.frombuffer(depth, np.int32), np.frombuffer(parent, np.int64)
+        if not len(begins):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        open_rows = [item for item in self._open if item[0] > begins[0]]
+        level, above = _nest_inside(open_rows, first, begins, ends)
+        if level is None or above is None:
+            level, above, crossed = _nest_crossing(open_rows, first, begins, ends)
+            self.crossing.append(np.array(crossed, np.int64))
+        now = int(begins[-1])
+        late = np.flatnonzero(ends > now)
+        ended = zip(ends[late].tolist(), level[late].tolist(), (first + late).tolist(), strict=True)
+        self._open = [*(item for item in open_rows if item[0] > now), *ended]
+        return level, above
 
 
 def _nest_inside(
@@ -129,27 +160,52 @@ def _nest_crossing(open_rows: list[Open], first: int, begins: Int64, ends: Int64
 def free_lanes(group: Int64, start: Int64, end: Int64) -> Int32:
     """The first lane that is free at each start; rows sorted by (group, start)."""
     lanes = np.zeros(len(start), np.int32)
-    last = np.maximum(end, start + 1)
     for low, high in groups_of(group):
-        begins, ends = start[low:high], last[low:high]
-        reach = np.maximum.accumulate(ends)
-        overlap = np.zeros(high - low, np.bool_)
-        overlap[1:] = begins[1:] < reach[:-1]
-        if not overlap.any():
-            continue
-        fresh = np.flatnonzero(~overlap)
-        bounds = [*fresh.tolist(), high - low]
-        for first, stop in itertools.pairwise(bounds):
-            if stop - first > 1:
-                lanes[low + first : low + stop] = _greedy(begins[first:stop], ends[first:stop])
+        lanes[low:high] = Lanes().next(start[low:high], end[low:high])
     return lanes
 
 
-def _greedy(begins: Int64, ends: Int64) -> Int32:
+Running = tuple[int, int]  # end and lane
+
+
+class Lanes:
+    """Lanes of one group's intervals, some at a time, in order of start: the first that is free."""
+
+    def __init__(self) -> None:
+        self._running: list[Running] = []
+
+    def next(self, start: Int64, end: Int64) -> Int64:
+        """Lanes of the next intervals."""
+        if not len(start):
+            return np.zeros(0, np.int32)
+        begins = np.ascontiguousarray(start, np.int64)
+        ends = np.maximum(end, begins + 1)
+        native = linking()
+        if native is not None:
+            found, self._running = native.free_lanes(self._running, begins, ends)
+            return np.frombuffer(found, np.int32)
+        running = [item for item in self._running if item[0] > begins[0]]
+        lanes = np.zeros(len(begins), np.int32)
+        before = max((end for end, _ in running), default=int(begins[0]))
+        reach = np.maximum.accumulate(np.concatenate(([before], ends[:-1])))
+        fresh = np.flatnonzero(begins >= reach)  # where nothing runs
+        for first, stop in itertools.pairwise([*({0} - {*fresh[:1].tolist()}), *fresh.tolist(), len(begins)]):
+            if stop - first > 1 or (running and not first):
+                lanes[first:stop] = _greedy(running if not first else [], begins[first:stop], ends[first:stop])
+        late = np.flatnonzero(ends > begins[-1])
+        now = int(begins[-1])
+        started = zip(ends[late].tolist(), lanes[late].tolist(), strict=True)
+        self._running = [*(item for item in running if item[0] > now), *started]
+        return lanes
+
+
+def _greedy(running: list[Running], begins: Int64, ends: Int64) -> Int32:
     lanes = np.zeros(len(begins), np.int32)
-    running: list[tuple[int, int]] = []
-    free: list[int] = []
-    used = 0
+    taken = {lane for _, lane in running}
+    used = max(taken, default=-1) + 1
+    free = sorted({*range(used)} - taken)
+    running = list(running)
+    heapq.heapify(running)
     for row, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         while running and running[0][0] <= begin:
             heapq.heappush(free, heapq.heappop(running)[1])

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from neuronscope.index.arrays import Room
 from neuronscope.readers import event_rows, executions, flows, gaps, lanes, tracks
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.executions import Execution
@@ -27,7 +28,7 @@ from neuronscope.readers.tables import in_pieces, named_table
 from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, TEXT_PID, Role, Trace
 from neuronscope.readers.wording import iso_time
 
-__all__ = ["Built", "Emit", "Model", "build"]
+__all__ = ["Built", "Emit", "MakeRoom", "Model", "build"]
 
 _STEP = re.compile(r"ProfilerStep#(\d+)$")
 _STRONG = (Role.OP, Role.RUNTIME, Role.DISPATCH, Role.ANNOTATION, Role.NRT)
@@ -49,13 +50,14 @@ class Built:
 
 
 Emit = Callable[[str, Iterator[pa.Table]], None]
+MakeRoom = Callable[[str, tuple[str, ...]], Room]
 
 
-def build(trace: Trace, emit: Emit) -> Built:
+def build(trace: Trace, emit: Emit, room: MakeRoom) -> Built:
     """Make the tables of a trace.
 
     Those that are as large as the file go to `emit` in pieces, early: another thread can write one while the next is
-    made. `trace.events` is used up.
+    made. Indexes over some of them are made in a `room` meanwhile. `trace.events` is used up.
     """
     model = Model(trace)
     emit("SystemProfileEvents", event_rows.pieces(model))
@@ -67,7 +69,7 @@ def build(trace: Trace, emit: Emit) -> Built:
     executions.place(model)
     gaps.make(model)
     emit("Execution", executions.pieces(model))
-    tracks.make(model, emit)
+    tracks.make(model, emit, room)
     emit("Gap", gaps.pieces(model))
     emit("Flow", flows.pieces(model))
     model.end_steps()
@@ -215,17 +217,25 @@ class Model:
         order = stable_order(self.thread[in_order], len(self.threads))
         rows = self.op_rows = self.keep(in_order[order])  # by thread, like the nesting
         in_order = self.op_in_order = self.keep(in_order)
-        take = self.trace.scratch.take
-        thread, start, end = take(self.thread, rows), take(ev.start, rows), take(ev.end, rows)
-        parent = lanes.nest(thread, start, end).parent
-        own, above = np.zeros(len(rows), np.int64), np.empty(len(rows), parent.dtype)
-        for low, high in ranges(len(rows)):  # less what the calls inside take
-            inner = low + np.flatnonzero(parent[low:high] >= 0)
-            np.subtract.at(own, order[parent[inner]], np.minimum(end[inner], end[parent[inner]]) - start[inner])
+        thread = self.trace.scratch.take(self.thread, rows)
+        parent = np.full(len(rows), -1, order.dtype)
+        own, above = np.zeros(len(rows), np.int64), np.empty(len(rows), order.dtype)
+        for begin, stop in lanes.groups_of(thread):
+            nest = lanes.Nest(begin)
+            for low, high in ranges(stop - begin):
+                some = rows[begin + low : begin + high]
+                start, end = ev.start[some], ev.end[some]
+                up = nest.next(start, end)[1]
+                parent[begin + low : begin + high] = up
+                inner = np.flatnonzero(up >= 0)
+                up = up[inner]
+                # Less what the calls inside take.
+                np.subtract.at(own, order[up], np.minimum(end[inner], ev.end[rows[up]]) - start[inner])
+                self.trace.scratch.forget()
         for low, high in ranges(len(rows)):
-            at = order[low:high]
-            own[at] = np.maximum(end[low:high] - start[low:high] + own[at], 0)
-            above[at] = np.where(parent[low:high] >= 0, rows[parent[low:high]], -1)
+            some, at, up = rows[low:high], order[low:high], parent[low:high]
+            own[at] = np.maximum(ev.end[some] - ev.start[some] + own[at], 0)
+            above[at] = np.where(up >= 0, rows[up], -1)
         self.op_self, self.op_parent, self.op_nesting = self.keep(own), self.keep(above), self.keep(parent)
         self.op_bounds = {self.threads[int(thread[low])]: (low, high) for low, high in lanes.groups_of(thread)}
         self.op_of = np.full(len(ev), -1, np.int32 if len(ev) < 2**31 else np.int64)

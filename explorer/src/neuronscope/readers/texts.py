@@ -10,6 +10,7 @@ import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,11 @@ class Spill:
         self._file.close()
 
 
+def distinct_runs(values: Int64) -> list[int]:
+    """Each of some numbers that come in long runs once, in order."""
+    return sorted({int(values[low]) for low, _ in groups_of(values)})
+
+
 class _Pieces:
     """Pieces of texts and where each begins in the count of all; maps spill files when they are first read."""
 
@@ -111,6 +117,17 @@ class _Pieces:
         back[order] = np.arange(len(order))
         return whole.take(pa.array(back))
 
+    def located(self, rows: npt.NDArray[np.signedinteger]) -> list[tuple[int, Any, Any]] | None:
+        """The pieces that hold some rows: first row, 32-bit offsets, texts; None when one has longer offsets."""
+        found: list[tuple[int, Any, Any]] = []
+        for index in distinct_runs(np.searchsorted(self.starts, rows, "right") - 1):
+            array = self.array(index)
+            if array.type != pa.binary():
+                return None
+            _, offsets, data = array.buffers()
+            found.append((int(self.starts[index]), offsets.slice(4 * array.offset, 4 * (len(array) + 1)), data or b""))
+        return found
+
     def forget(self) -> None:
         for found in self.maps.values():
             if hasattr(mmap, "MADV_DONTNEED"):
@@ -142,6 +159,17 @@ class Texts:
         if rows is None:
             rows = np.arange(len(self))
         return self._pieces.gather(rows if self._rows is None else self._rows[rows])
+
+    def located(
+        self, rows: npt.NDArray[np.signedinteger]
+    ) -> tuple[list[tuple[int, Any, Any]], npt.NDArray[np.int64]] | None:
+        """Where some rows' texts are: pieces (first row, 32-bit offsets, texts) and rows among all pieces.
+
+        None when offsets of 32 bits do not reach.
+        """
+        inside = np.ascontiguousarray(rows if self._rows is None else self._rows[rows], np.int64)
+        pieces = self._pieces.located(inside)
+        return None if pieces is None else (pieces, inside)
 
     def pieces(self, size: int = 65_536) -> list[slice]:
         """Slices of at most `size` rows that cover all: what is read at once should stay small."""

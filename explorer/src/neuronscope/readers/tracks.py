@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from neuronscope.index.arrays import LEAST_ROWS
+from neuronscope.index.slices import SliceIndex
 from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.keys import Numbering, lookup_sorted, stable_order
@@ -21,7 +23,7 @@ from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, Role
 from neuronscope.readers.track_labels import Place, Section, track_table
 
 if TYPE_CHECKING:
-    from neuronscope.readers.model import Emit, Model
+    from neuronscope.readers.model import Emit, MakeRoom, Model
 
 __all__ = ["make", "track_of"]
 
@@ -42,14 +44,15 @@ _SECTIONS = {
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Slices in the order of their table: event rows and lanes; how many each track has."""
+    """Slices in the order of their table: event rows and lanes; how many each track has; lanes of the deepest."""
 
     rows: Int64
     lane: Int64
     counts: Int64
+    depth: int
 
 
-def make(model: Model, emit: Emit) -> None:
+def make(model: Model, emit: Emit, room: MakeRoom) -> None:
     """Find the tracks, give every slice a lane, and begin to write the slices."""
     places = _place(model)
     main_threads = _main_threads(model)
@@ -59,28 +62,27 @@ def make(model: Model, emit: Emit) -> None:
     model.track_number = number
     by_track = _by_track(model, [places.seen[key] for key in listed])
     rows, lane = model.trace.scratch.column(), model.trace.scratch.column()
-    take = model.trace.scratch.take
     depth, counts = [], []
     crossing: list[Int64] = [np.zeros(0, np.int64)]
     for key, events in zip(listed, by_track, strict=True):
-        start, end = take(model.ev.start, events), take(model.ev.end, events)
-        group = constant(0, len(events))
-        if key[1] in _STACKED:
-            nesting = lanes.nest(group, start, end)
-            of_track = nesting.depth
-            crossing.append(events[nesting.crossing])
-        else:
-            of_track = lanes.free_lanes(group, start, end)
+        column, nest, free = model.trace.scratch.column(), lanes.Nest(), lanes.Lanes()
+        for low, high in ranges(len(events)):
+            some = events[low:high]
+            start, end = model.ev.start[some], model.ev.end[some]
+            column.append(narrow(nest.next(start, end)[0] if key[1] in _STACKED else free.next(start, end)))
+            model.trace.scratch.forget()
+        of_track = column.finish()
+        crossing += [events[some] for some in nest.crossing]
         depth.append(int(of_track.max()) + 1)
         counts.append(len(events))
         if depth[-1] > 1:
-            order = stable_order(narrow(of_track), depth[-1])
+            order = stable_order(of_track, depth[-1])
             for low, high in ranges(len(order)):
                 rows.append(events[order[low:high]])
-                lane.append(narrow(of_track[order[low:high]]))
+                lane.append(of_track[order[low:high]])
         else:
             rows.append(events)
-            lane.append(narrow(of_track))
+            lane.append(of_track)
     crossed = np.concatenate(crossing)
     model.note(
         "nesting_violation",
@@ -89,9 +91,9 @@ def make(model: Model, emit: Emit) -> None:
         "host intervals end after the one they began in; both are shown in full",
         crossed,
     )
-    drawn = _Drawn(rows.finish(), lane.finish(), np.array(counts, np.int64))
+    drawn = _Drawn(rows.finish(), lane.finish(), np.array(counts, np.int64), max(depth, default=0))
     model.built.slices = len(drawn.rows)
-    emit("Slice", _slices(model, drawn))
+    emit("Slice", _slices(model, drawn, room))
     found = [(_place_of(key), lanes_in) for key, lanes_in in zip(listed, depth, strict=True)]
     model.tables["Track"] = track_table(model.trace, model.main_pid, model.rank, found, main_threads)
     model.trace.scratch.forget()
@@ -190,8 +192,8 @@ def _main_threads(model: Model) -> dict[int, int]:
     return {process: thread for process, (_, thread) in found.items()}
 
 
-def _slices(model: Model, drawn: _Drawn) -> Iterator[pa.Table]:
-    """Table Slice in pieces; makes table Name."""
+def _slices(model: Model, drawn: _Drawn, room: MakeRoom) -> Iterator[pa.Table]:
+    """Table Slice in pieces, and of a long one the index on the way; makes table Name."""
     ev, rows = model.ev, drawn.rows
     of_executions = _of_executions(model) if model.trace.neuron else None
 
@@ -206,10 +208,15 @@ def _slices(model: Model, drawn: _Drawn) -> Iterator[pa.Table]:
     for name in dict.fromkeys(name for texts in executed for name in texts):
         model.code_of(name)
     used = np.zeros(len(model.names), np.bool_)
+    last, origin, shortest, longest = 0, 2**62, 2**62, 0
     for low, high in ranges(len(rows)):
         events = rows[low:high]
         used[model.name_code[events]] = True
         used[operator_names(events)] = True
+        start = ev.start[events]
+        duration = ev.end[events] - start
+        last, origin = max(last, int(events.max())), min(origin, int(start.min()))
+        shortest, longest = min(shortest, int(duration.min())), max(longest, int(duration.max()))
         model.trace.scratch.forget()
     listed = dict.fromkeys(np.flatnonzero(used).tolist())
     listed.update({model.code_of(name): None for texts in executed for name in texts if name})
@@ -218,26 +225,44 @@ def _slices(model: Model, drawn: _Drawn) -> Iterator[pa.Table]:
     names = [model.names[code] for code in listed]
     model.tables["Name"] = named_table("Name", {"name_id": np.arange(len(listed)), "name": names})
     ends = np.cumsum(drawn.counts)
+    index = None
+    if len(rows) >= LEAST_ROWS:
+        launches = 0 if of_executions is None else int(of_executions.launch.max())
+        limits = {
+            "event_id": (0, last),
+            "track": (0, len(ends) - 1),
+            "lane": (0, drawn.depth - 1),
+            "duration": (shortest, longest),
+            "name_id": (0, len(listed) - 1),
+            "op_id": (0, len(listed) - 1),
+            "launch_ns": (0, launches),
+            "estimated": (0, int(of_executions is not None and of_executions.estimated.any())),
+        }
+        index = SliceIndex(room("timeline", ("Slice",)), limits, len(rows))
 
     def piece(low: int, high: int) -> pa.Table:
         events = rows[low:high]
-        launch, estimated = np.zeros(high - low, np.int64), np.zeros(high - low, np.bool_)
+        launch, estimated = constant(0, high - low), np.zeros(high - low, np.bool_)
         if of_executions is not None:
             launch, estimated = of_executions.launch[events], of_executions.estimated[events]
-        return named_table(
-            "Slice",
-            {
-                "event_id": events,
-                "track_id": np.searchsorted(ends, np.arange(low, high), "right"),
-                "lane": drawn.lane[low:high],
-                "start_ts": ev.start[events],
-                "end_ts": ev.end[events],
-                "name_id": dense[model.name_code[events]],
-                "op_id": dense[operator_names(events)],
-                "launch_ns": launch,
-                "estimated": estimated,
-            },
-        )
+        start, end = ev.start[events], ev.end[events]
+        columns = {
+            "event_id": events,
+            "track_id": np.searchsorted(ends, np.arange(low, high), "right"),
+            "lane": drawn.lane[low:high],
+            "start_ts": start,
+            "end_ts": end,
+            "name_id": dense[model.name_code[events]],
+            "op_id": dense[operator_names(events)],
+            "launch_ns": launch,
+            "estimated": estimated,
+        }
+        if index is not None:
+            times = {"start": start - origin, "duration": end - start, "track": columns["track_id"]}
+            index.append({**columns, **times})
+            if high == len(rows):
+                index.finish()
+        return named_table("Slice", columns)
 
     return in_pieces(len(rows), piece, model.trace.scratch)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from neuronscope.formats.errors import FormatError
+from neuronscope.index.arrays import INDEX, Room, key_of, seal
 from neuronscope.readers.model import Built
 from neuronscope.readers.result import BOOKKEEPING, IngestResult, IngestWarning
 from neuronscope.readers.trace import Trace
@@ -39,14 +40,26 @@ class Writer:
         self._folder = folder
         self._pool = ThreadPoolExecutor(2)
         self._begun: dict[str, Future[int]] = {}
+        self._rooms: dict[Path, tuple[Room, tuple[str, ...]]] = {}
 
     def write(self, name: str, pieces: Iterable[pa.Table]) -> None:
         """Begin to write a table of some pieces; those are made in the writing thread."""
         self._begun[name] = self._pool.submit(self._write, name, iter(pieces))
 
+    def room(self, name: str, tables: tuple[str, ...]) -> Room:
+        """Where to make the arrays of an index of some tables, until `finish`."""
+        folder = self._folder / INDEX / name
+        folder.mkdir(parents=True)
+        room = Room(folder)
+        self._rooms[folder] = room, tables
+        return room
+
     def finish(self) -> dict[str, int]:
         """Wait for all; rows of each table that has some."""
         rows = {name: begun.result() for name, begun in self._begun.items()}
+        for folder, (room, tables) in self._rooms.items():
+            seal(folder, key_of(self._folder, tables), room.finish())
+        self._rooms.clear()
         return {name: count for name, count in rows.items() if count}
 
     def _write(self, name: str, pieces: Iterator[pa.Table]) -> int:
@@ -71,6 +84,8 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._pool.shutdown(cancel_futures=kind is not None)
+        for room, _ in self._rooms.values():
+            room.close()
 
 
 def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> IngestResult:
