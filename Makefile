@@ -81,12 +81,12 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy explorer/src emulator/src
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp emulator/native/* explorer/native/*.cpp
+	$(BIN)/clang-format --dry-run --Werror emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp emulator/native/* explorer/native/*.cpp explorer/native/*.h
 	$(BIN)/python explorer/hatch_build.py check
 
 format:
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
-	$(BIN)/clang-format -i emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp emulator/native/* explorer/native/*.cpp
+	$(BIN)/clang-format -i emulator/csrc/*/*.cpp emulator/csrc/*/*.h emulator/csrc/*.cpp emulator/native/* explorer/native/*.cpp explorer/native/*.h
 	$(BIN)/python explorer/hatch_build.py format
 
 bench: setup

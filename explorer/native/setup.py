@@ -7,12 +7,15 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
+HERE = Path(__file__).resolve().parent
+
 setup(
     name="neuronscope-native",
     ext_modules=[
         Extension(
             f"_{name}",
-            sources=[str(Path(__file__).resolve().parent / f"{name}.cpp")],
+            sources=[str(HERE / f"{name}.cpp")],
+            depends=[str(header) for header in HERE.glob("*.h")],
             extra_compile_args=["/std:c++20"]
             if os.name == "nt"
             else ["-std=c++20", "-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra"],

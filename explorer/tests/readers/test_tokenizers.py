@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from neuronscope import readers
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import native, pieces
+from neuronscope.readers.narrow import Coded
 
 needs_native = pytest.mark.skipif(native._tokenize is None, reason="the native tokenizer is not built")
 
@@ -30,9 +31,11 @@ def outcome(piece: pieces.Piece | None) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for name in piece.__dataclass_fields__:
         column = getattr(piece, name)
-        kind = str(column.dtype) if isinstance(column, np.ndarray) else str(column.type)
-        values = column.tolist()
-        found[name] = kind, values, column.dictionary.to_pylist() if kind.startswith("dictionary") else None
+        if isinstance(column, Coded):
+            found[name] = "texts", column.tolist(), column.texts
+        else:
+            kind = str(column.dtype) if isinstance(column, np.ndarray) else str(column.type)
+            found[name] = kind, column.tolist()
     return found
 
 
@@ -195,16 +198,37 @@ def test_odd_values_are_read_alike(field: str, text: str) -> None:
     assert len(found[field][1]) == 2
 
 
+number_texts = st.one_of(
+    st.integers(0, 99).map(str),
+    st.integers(1_419_247_332_000, 1_419_247_339_999).map(lambda us: f"{us}.{us % 1000:03}"),
+    numbers,
+    st.sampled_from(
+        ["", "-0", "00", "1.", ".5", "1.0005", "0.9999", "1e3", "1E", "5 ", '"5"', "null", "9" * 19, "1,2"]
+    ),
+)
+
+
+@needs_native
+@given(st.lists(st.tuples(st.sampled_from("Xsx"), *[number_texts] * 7), min_size=2, max_size=6))
+def test_events_that_differ_in_numbers_only_are_read_alike(events: list[tuple[str, ...]]) -> None:
+    """As most of a trace does; the first of them shows the native one what to expect of the others."""
+    form = (
+        '{"ph": "%s", "name": "aten::mm", "pid": 1, "id": %s, "ts": %s, "dur": %s,'
+        ' "args": {"External id": %s, "queued": %s, "grid": [4, 1], "correlation": %s}, "tid": %s}'
+    )
+    both(",\n".join(form % event for event in (("X", *"1234567"), *events)).encode())
+
+
 @needs_native
 def test_deep_nesting_and_truncation_are_left_to_the_plain_one() -> None:
     assert native._tokenize is not None
     deep = b'{"args": ' + b"[" * 100 + b"]" * 100 + b"}"
-    assert native._tokenize(deep) is None
+    assert native._tokenize(deep, 0) is None
     assert both(deep) is not None
     whole = '{"ph": "X", "name": "é\\n", "args": {"grid": [1, 2]}}'.encode()
-    assert native._tokenize(whole) is not None
+    assert native._tokenize(whole, 0) is not None
     for end in range(len(whole)):
-        assert native._tokenize(whole[:end]) is None
+        assert native._tokenize(whole[:end], 0) is None
 
 
 @needs_native

@@ -60,7 +60,7 @@ class TextColumn:
 
     def binary(self) -> pa.Array:
         """The texts as an Arrow array of bytes, without copying."""
-        buffers = [None, pa.py_buffer(self.offsets.astype(np.int32)), pa.py_buffer(self.data)]
+        buffers = [None, pa.py_buffer(self.offsets.astype(np.int32, copy=False)), pa.py_buffer(self.data)]
         return pa.Array.from_buffers(pa.binary(), len(self.offsets) - 1, buffers)
 
     def text(self, row: int) -> str:

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from neuronscope.readers.native import parse_piece, tokenizer
+from neuronscope.readers.native import PADDING, parse_piece, tokenizer
 from neuronscope.readers.pieces import Piece
-from neuronscope.readers.source import Source
+from neuronscope.readers.source import Source, Stretches
 from neuronscope.readers.texts import Spill
 
 __all__ = ["Helper", "HelperLostError", "cores", "helpers_wanted", "open_helper"]
@@ -74,17 +74,18 @@ class _Thread:
     """No more than a spill of its own: the thread is the caller's."""
 
     def __init__(self, source: Source, spill: Path) -> None:
-        self._source = source
+        self._stretches = Stretches(source, PADDING)
         self._spill = Spill(spill)
 
     def parse(self, start: int, end: int) -> Piece | None:
-        return parse_piece(memoryview(self._source.data)[start:end], self._spill)
+        return parse_piece(self._stretches.read(start, end), self._spill, self._stretches.padding)
 
     def __enter__(self) -> Helper:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         self._spill.close()
+        self._stretches.close()
 
 
 class _Process:

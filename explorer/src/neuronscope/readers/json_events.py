@@ -25,7 +25,7 @@ from neuronscope.formats.errors import FormatError
 from neuronscope.readers.ahead import Ahead
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.helper import Helper, helpers_wanted, open_helper
-from neuronscope.readers.native import parse_piece
+from neuronscope.readers.native import PADDING, parse_piece
 from neuronscope.readers.pieces import (
     REFUSED,
     Collected,
@@ -46,7 +46,7 @@ from neuronscope.readers.salvage import (
     replace_bare_words,
 )
 from neuronscope.readers.scratch import Scratch
-from neuronscope.readers.source import Fault, Source, load, wide_encoding
+from neuronscope.readers.source import Fault, Source, Stretches, load, wide_encoding
 from neuronscope.readers.texts import SPILL_PREFIX, Spill
 
 __all__ = ["Columns", "Document", "Fault", "Source", "fault_kinds", "load", "parse"]
@@ -112,7 +112,7 @@ def parse(
                 spills = [folder / f"{SPILL_PREFIX}{n + 1}" for n in range(helpers_wanted(len(source.data)))]
                 helpers = [stack.enter_context(open_helper(source, path)) for path in spills]
             walker = _Walker(source, where, progress, spill, helpers, scratch)
-            stack.callback(walker.ahead.close)
+            stack.callback(walker.close)
             return walker.document()
     finally:
         if collecting:
@@ -133,6 +133,7 @@ class _Walker:
     ) -> None:
         self.source = source
         self.data = source.data
+        self.stretches = Stretches(source, PADDING)
         self.where = where
         self.progress = progress
         self.spill = spill
@@ -162,6 +163,9 @@ class _Walker:
         if encoding := wide_encoding(data[:4]):
             self.source = Source(bytes(data).decode(encoding, "replace").lstrip("\ufeff").encode())
             self.data = data = self.source.data
+            self.close()
+            self.stretches = Stretches(self.source)
+            self.ahead = Ahead(self.boundary, self.parse_strictly, ())  # helpers would read the file
             self.fault("utf16", 0, f"text is {encoding.upper()}")
         blank = _BLANK.match(data, at)
         at = blank.end() if blank else at
@@ -203,6 +207,11 @@ class _Walker:
             self.faults,
             self.offset_of,
         )
+
+    def close(self) -> None:
+        """Let go of what the walk needed; `offset_of` still works."""
+        self.ahead.close()
+        self.stretches.close()
 
     def offset_of(self, row: int) -> int:
         """Byte offset of the event in a row of the columns, -1 when it can't be told."""
@@ -349,7 +358,8 @@ class _Walker:
 
     def parse_strictly(self, start: int, end: int) -> Piece | None:
         """The events between two positions, None when something there is out of order."""
-        found = parse_piece(memoryview(self.data)[start:end], self.spill)
+        text = self.stretches.read(start, end)
+        found = parse_piece(text, self.spill, self.stretches.padding)
         self.source.forget()
         return found
 

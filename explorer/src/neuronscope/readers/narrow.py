@@ -43,7 +43,7 @@ class Coded:
     """A column of texts as codes into a list of them, in which a text may stand twice."""
 
     codes: npt.NDArray[Any]
-    texts: Sequence[str]
+    texts: Sequence[Any]
 
     @classmethod
     def of(cls, values: Sequence[str] | npt.NDArray[np.object_]) -> Coded:
@@ -88,12 +88,19 @@ class Dictionary:
         self._numbers: dict[Any, int] = {}
         self._type: pa.DataType = pa.string()
 
-    def codes(self, part: pa.DictionaryArray) -> npt.NDArray[np.signedinteger]:
-        """The texts of one more array as codes."""
-        numbers, self._type = self._numbers, part.type.value_type
-        table = [numbers.setdefault(value, len(numbers)) for value in part.dictionary.to_pylist()]
+    def codes(self, part: pa.DictionaryArray | Coded) -> npt.NDArray[np.signedinteger]:
+        """The texts of one more column as codes."""
+        if isinstance(part, pa.DictionaryArray):
+            self._type, part = part.type.value_type, Coded(part.indices.to_numpy(), part.dictionary.to_pylist())
+        elif part.texts and isinstance(part.texts[0], bytes):
+            self._type = pa.binary()
+        numbers = self._numbers
+        table = [numbers.setdefault(value, len(numbers)) for value in part.texts]
         kind = np.int8 if len(numbers) <= 2**7 else np.int16 if len(numbers) <= 2**15 else np.int32
-        return np.array(table, kind)[part.indices.to_numpy()] if len(part) else np.zeros(0, np.int8)
+        if not len(part):
+            return np.zeros(0, np.int8)
+        found: npt.NDArray[Any] = np.array(table, kind).take(part.codes)
+        return found
 
     def array(self, codes: npt.NDArray[np.signedinteger]) -> pa.DictionaryArray:
         """The texts of some codes."""

@@ -21,23 +21,27 @@ import pyarrow as pa
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import pieces
 from neuronscope.readers.exact import Int64, TextColumn, exact_nanoseconds, int64, nanoseconds_meant
-from neuronscope.readers.narrow import constant, narrow
-from neuronscope.readers.pieces import ABSENT, NO_IDS, REFUSED, Piece
+from neuronscope.readers.narrow import Coded, narrow
+from neuronscope.readers.pieces import ABSENT, NO_IDS, REFUSED, Piece, no_ids
 from neuronscope.readers.texts import Spill
 
-__all__ = ["argument_texts", "parse_piece", "tokenizer"]
+__all__ = ["PADDING", "argument_texts", "parse_piece", "tokenizer"]
+
+PADDING = 64  # zeros after a text that the compiled one reads where it is
 
 _SOURCES = ("correlation", "external_id", "external_id", "device", "stream", "stream", "bytes", "execution_id")
+_VERSION = 2  # of what the compiled one takes and gives: one of other sources is left alone
 _INT64_MIN = -(2**63)
 _FIRST_ID = 2  # of the columns that an odd value can belong to: 0 is the time, 1 the duration
 _id = msgspec.json.Decoder(int | str | float | None)
 _text = msgspec.json.Decoder(str)
 
-_tokenize: Callable[[bytes | memoryview], dict[str, Any] | None] | None = None
-_members: Callable[[Any, Any, tuple[bytes, ...]], list[tuple[bytearray, bytes]] | None] | None = None
-with contextlib.suppress(ImportError, AttributeError):  # a wheel without it, or one built from older sources
+_tokenize: Callable[[bytes | memoryview, int], dict[str, Any] | None] | None = None
+_members: Callable[[Any, Any, tuple[bytes, ...]], list[tuple[Any, Any]] | None] | None = None
+with contextlib.suppress(ImportError):  # a wheel without it
     _built = importlib.import_module("neuronscope.readers._tokenizer")
-    _tokenize, _members = _built.tokenize, _built.members
+    if getattr(_built, "VERSION", 0) == _VERSION:
+        _tokenize, _members = _built.tokenize, _built.members
 
 
 def tokenizer() -> str:
@@ -56,14 +60,17 @@ def tokenizer() -> str:
     return wanted or ("plain" if _tokenize is None else "native")
 
 
-def parse_piece(text: bytes | memoryview, spill: Spill | None) -> Piece | None:
-    """Events separated by commas, strictly; None when anything in the text is out of order."""
+def parse_piece(text: bytes | memoryview, spill: Spill | None, padding: int = 0) -> Piece | None:
+    """Events separated by commas, strictly; None when anything in the text is out of order.
+
+    The last `padding` bytes do not belong to the text: zeros (`PADDING`), with which it need not be copied.
+    """
     if _tokenize is not None and tokenizer() == "native":
-        found = _tokenize(text)
+        found = _tokenize(text, padding)
         piece = None if found is None else _piece(found, spill)
         if piece is not None:
             return piece
-    return pieces.parse_piece(bytes(text), spill)
+    return pieces.parse_piece(bytes(text[: len(text) - padding]), spill)
 
 
 def argument_texts(args: pa.Array, keys: tuple[bytes, ...]) -> list[pa.Array] | None:
@@ -83,29 +90,33 @@ def argument_texts(args: pa.Array, keys: tuple[bytes, ...]) -> list[pa.Array] | 
 
 def _piece(found: dict[str, Any], spill: Spill | None) -> Piece | None:
     """The columns; None when a value is of a kind that the plain parser has to judge."""
+    rows: int = found["rows"]
     try:
-        ph, category, name = (_coded(*found[key]) for key in ("ph", "cat", "name"))
-        pid, tid = (_numbered(*found[key]) for key in ("pid", "tid"))
+        ph, category, name = (_coded(_whole(found[key][0], rows), found[key][1]) for key in ("ph", "cat", "name"))
+        pid, tid = (_numbered(_whole(found[key][0], rows), found[key][1]) for key in ("pid", "tid"))
     except REFUSED:
         return None
-    ts, dur = (np.frombuffer(found[key][0], np.int64) for key in ("ts", "dur"))
+    ts, dur = (_whole(found[key][0], rows) for key in ("ts", "dur"))
     has_ts, has_dur = np.frombuffer(found["ts"][1], np.int8), np.frombuffer(found["dur"][1], np.bool_)
-    numbers: list[Int64 | None] = [np.frombuffer(part, np.int64) if part else None for part in found["numbers"]]
-    wanted = np.array([text not in NO_IDS for text in category.dictionary.to_pylist()], np.bool_)
-    has_ids = wanted[category.indices.to_numpy()]
-    if found["odd"] and not _judge(found["odd"], (ts, dur), (has_ts, has_dur), numbers, has_ids):
-        return None
+    numbers: list[Int64 | None] = [_whole(part, rows) if len(part) else None for part in found["numbers"]]
+    wanted = np.array([text not in NO_IDS for text in category.texts], np.bool_)
+    has_ids = wanted[category.codes]
+    if found["odd"]:
+        dur = dur.astype(np.int64)
+        numbers = [None if part is None else part.astype(np.int64) for part in numbers]
+        if not _judge(found["odd"], (ts, dur), (has_ts, has_dur), numbers, has_ids):
+            return None
+        dur, numbers = narrow(dur), [None if part is None else narrow(part) for part in numbers]
     ids: dict[str, Int64] = {}
     for key, values in zip(_SOURCES, numbers, strict=True):
         if values is None:
             continue
-        here = np.where(has_ids, values, -1)
+        here = np.where(has_ids, values, np.int8(-1))
         before = ids.get(key)
         if before is not None and (before < -1).any():
             return None  # which name the id is taken from depends on the texts around
         ids[key] = here if before is None else np.where(before >= 0, before, here)
     id_texts, args = (_texts(*found[key]) for key in ("id", "args"))
-    count = len(ts)
     return Piece(
         ph=ph,
         cat=category,
@@ -116,9 +127,9 @@ def _piece(found: dict[str, Any], spill: Spill | None) -> Piece | None:
         args=spill.store(args) if spill else args.binary(),
         ts=ts,
         has_ts=has_ts,
-        dur=narrow(dur),
+        dur=dur,
         has_dur=has_dur,
-        **{key: narrow(ids.get(key, constant(-1, count))) for key in dict.fromkeys(_SOURCES)},
+        **{key: narrow(ids[key]) if key in ids else no_ids(rows) for key in dict.fromkeys(_SOURCES)},
     )
 
 
@@ -161,29 +172,35 @@ def _judge(
     return True
 
 
-def _coded(codes: bytearray, contents: list[bytes]) -> pa.DictionaryArray:
+_WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def _whole(values: Any, rows: int) -> Int64:
+    """Whole numbers of as many bytes as their number says."""
+    return np.frombuffer(values, _WHOLE[len(values) // rows])
+
+
+def _coded(codes: Int64, contents: list[bytes]) -> Coded:
     """A column of texts from the contents of its JSON strings."""
     texts = [_text.decode(b'"' + content + b'"') for content in contents]
-    return _dictionary(codes, texts, texts, pa.string())
+    return _distinct(codes, texts, texts)
 
 
-def _numbered(codes: bytearray, raw: list[bytes]) -> pa.DictionaryArray:
+def _numbered(codes: Int64, raw: list[bytes]) -> Coded:
     """Process or thread ids of any type, as JSON text (empty: none)."""
     values = [_id.decode(text) if text else ABSENT for text in raw]
     texts = [b"" if value is ABSENT else msgspec.json.encode(value) for value in values]
-    return _dictionary(codes, values, texts, pa.binary())
+    return _distinct(codes, values, texts)
 
 
-def _dictionary(codes: bytearray, values: list[Any], texts: list[Any], kind: pa.DataType) -> pa.DictionaryArray:
+def _distinct(codes: Int64, values: list[Any], texts: list[Any]) -> Coded:
     """Codes for texts, of which equal `values` are one."""
-    indices = np.frombuffer(codes, np.int32)
+    if len(set(values)) == len(values):
+        return Coded(codes, texts)
     first: dict[Any, int] = {}
     numbers = [first.setdefault(value, len(first)) for value in values]
-    if len(first) < len(values):
-        indices = np.array(numbers, np.int32)[indices]
-        texts = [texts[numbers.index(number)] for number in range(len(first))]
-    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(texts, kind))
+    return Coded(np.array(numbers, np.int32)[codes], [texts[numbers.index(number)] for number in range(len(first))])
 
 
-def _texts(offsets: bytearray, data: bytes) -> TextColumn:
-    return TextColumn(np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64))
+def _texts(offsets: Any, data: Any) -> TextColumn:
+    return TextColumn(np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int32))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, nanoseconds, nanoseconds_meant
-from neuronscope.readers.narrow import Dictionary, constant, narrow
+from neuronscope.readers.narrow import Coded, Dictionary, narrow
 from neuronscope.readers.scratch import Scratch
 from neuronscope.readers.texts import Spill, Stored, Texts
 
@@ -28,6 +28,7 @@ __all__ = [
     "Fields",
     "Piece",
     "columns_of",
+    "no_ids",
     "parse_events",
     "parse_piece",
     "tighten",
@@ -90,11 +91,11 @@ class Piece:
     `has_ts` is 0 where no time could be read, 2 where it (and the duration) was in nanoseconds, else 1.
     """
 
-    ph: pa.DictionaryArray
-    cat: pa.DictionaryArray
-    name: pa.DictionaryArray
-    pid: pa.DictionaryArray
-    tid: pa.DictionaryArray
+    ph: Coded
+    cat: Coded
+    name: Coded
+    pid: Coded
+    tid: Coded
     ids: pa.Array | Stored
     args: pa.Array | Stored
     ts: Int64
@@ -259,8 +260,13 @@ def columns_of(events: Sequence[Event], spill: Spill | None = None) -> Piece:
         has_ts=has_ts,
         dur=narrow(durations.ns),
         has_dur=durations.valid,
-        **{key: narrow(found.get(key, constant(-1, count))) for key in _ID_KEYS},
+        **{key: narrow(found[key]) if key in found else no_ids(count) for key in _ID_KEYS},
     )
+
+
+def no_ids(count: int) -> Int64:
+    """A column of ids that no event has; takes no memory."""
+    return np.broadcast_to(np.int8(-1), count)
 
 
 class _Numbers(dict[Any, int]):
@@ -274,7 +280,7 @@ class _Numbers(dict[Any, int]):
 _labels = attrgetter("ph", "cat", "name", "pid", "tid")
 
 
-def _coded(events: Sequence[Event]) -> list[pa.DictionaryArray]:
+def _coded(events: Sequence[Event]) -> list[Coded]:
     """Phase, category, name, process and thread id of each event; the ids, which are of any type, as JSON text.
 
     Few combinations are distinct, so that one look-up per event finds all five.
@@ -285,11 +291,10 @@ def _coded(events: Sequence[Event]) -> list[pa.DictionaryArray]:
     for field, values in enumerate(zip(*combinations, strict=True) if combinations else [()] * 5):
         numbers = _Numbers()
         codes = np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
-        kind, texts = pa.string(), list(numbers)
+        texts: list[Any] = list(numbers)
         if field >= _FIRST_ID:
-            kind = pa.binary()
             texts = [b"" if value is ABSENT else msgspec.json.encode(value) for value in numbers]
-        columns.append(pa.DictionaryArray.from_arrays(pa.array(codes[rows]), pa.array(texts, kind)))
+        columns.append(Coded(codes[rows], texts))
     return columns
 
 
@@ -305,13 +310,13 @@ _ID_KEYS = {
 NO_IDS = ("python_function", "ac2g", "fwdbwd")  # categories whose arguments hold none of these; often half of a trace
 
 
-def _ids_of(args: Sequence[Any], texts: TextColumn, category: pa.DictionaryArray) -> dict[str, Int64]:
+def _ids_of(args: Sequence[Any], texts: TextColumn, category: Coded) -> dict[str, Int64]:
     """The ids among the arguments, as columns; a column without any value is left out."""
     count = len(args)
-    wanted = np.array([name not in NO_IDS for name in category.dictionary.to_pylist()] or [False], np.bool_)
+    wanted = np.array([name not in NO_IDS for name in category.texts] or [False], np.bool_)
     if not count:
         return {}
-    chosen = wanted[category.indices.to_numpy()] & (texts.lengths > 2)
+    chosen = wanted[category.codes] & (texts.lengths > 2)
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return {}

@@ -22,7 +22,7 @@ with contextlib.suppress(ImportError):  # a Python may be built without them
     import bz2
     import lzma
 
-__all__ = ["Fault", "Source", "head", "load", "packed", "remove_scratch", "wide_encoding"]
+__all__ = ["Fault", "Source", "Stretches", "head", "load", "packed", "remove_scratch", "wide_encoding"]
 
 _INFLATE_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 32 << 20  # smaller files are read as they are
@@ -58,6 +58,48 @@ class Source:
         """Give back the memory of the pages read so far."""
         if isinstance(self.data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             self.data.madvise(mmap.MADV_DONTNEED)
+
+
+class Stretches:
+    """Reads stretches of a source for one thread, which uses each before it asks for the next.
+
+    A file is read into memory that is used again, not looked at through its mapping: the pages of a mapping cost more
+    time than the copy does, and count as memory of the process until they are given back.
+    """
+
+    def __init__(self, source: Source, padding: int = 0) -> None:
+        """`padding`: how many zeros follow each stretch of a file."""
+        self._data = source.data
+        self._file = source.path.open("rb", buffering=0) if source.path is not None else None
+        self._buffer = bytearray()
+        self.padding = padding if self._file is not None else 0
+
+    def read(self, start: int, end: int) -> memoryview:
+        """The bytes between two offsets, and the zeros.
+
+        Raises:
+            OSError: the file has become shorter.
+        """
+        if self._file is None:
+            return memoryview(self._data)[start:end]
+        size = end - start
+        if len(self._buffer) < size + self.padding:
+            self._buffer = bytearray(size + size // 8 + self.padding)
+        text = memoryview(self._buffer)[: size + self.padding]
+        self._file.seek(start)
+        done = 0
+        while done < size:
+            count = self._file.readinto(text[done:size])
+            if not count:
+                raise OSError(f"{self._file.name}: it became shorter while it was read")
+            done += count
+        text[size:] = bytes(self.padding)
+        return text
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
 
 
 def load(path: Path, scratch: Path | None = None, progress: Callable[[float], None] | None = None) -> Source:

@@ -49,7 +49,7 @@ class Spill:
         if size > _SMALL:
             return texts.binary()
         stored = Stored(str(self.path), self._end, count, size)
-        self._file.write(texts.offsets.astype("<i4").tobytes())
+        self._file.write(texts.offsets.astype("<i4", copy=False).data)
         self._file.write(texts.data.data)
         self._file.write(b"\0" * (-size % 8))
         self._end += 4 * (count + 1) + size + -size % 8
