@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[1] / "build" / "peers"
 NATIVE_PERFETTO = "Perfetto's native engine: left out, no package registry has it"
 
 _HTA = """
-import json, resource, sys, time, warnings
+import json, sys, time, warnings
 warnings.simplefilter("ignore")
 path = sys.argv[1]
 began = time.perf_counter()
@@ -30,8 +30,7 @@ seconds = time.perf_counter() - began
 trace = analysis.t.get_trace(0)
 device = trace[trace["stream"] >= 0]
 time_ns = round(float(kinds["sum"].sum()) * 1000)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-print(json.dumps({"seconds": seconds, "peak_mb": peak, "answer": [len(device), time_ns]}))
+print(json.dumps({"seconds": seconds, "answer": [len(device), time_ns]}))
 """
 _SQL = "SELECT count(*), sum(dur) FROM slice WHERE category = 'kernel'"
 
@@ -40,7 +39,7 @@ _SQL = "SELECT count(*), sum(dur) FROM slice WHERE category = 'kernel'"
 class Peer:
     """A tool: how to run it on a trace, and what it does there.
 
-    The command is followed by the trace; it prints JSON: seconds, peak_mb, answer (device slices, device time in ns).
+    The command is followed by the trace; it prints JSON: seconds, answer (device slices, device time in ns).
     """
 
     name: str

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks._memory import peak_bytes
+
 NAME = "Compile time and memory"
 
 _HIDDEN, _HEADS, _INTERMEDIATE = 4096, 32, 11008
@@ -53,8 +55,6 @@ def _layer() -> Any:
 
 def _one_layer(length: int) -> dict[str, Any]:
     """Compile the layer in this process."""
-    import resource
-
     import torch
     import torch_neuronx  # noqa: F401  (registers the device)
     from neuroncore.runtime import compile_graph
@@ -68,7 +68,7 @@ def _one_layer(length: int) -> dict[str, Any]:
     begin = time.process_time()
     executable = compile_graph(graph, "trn2")
     seconds = time.process_time() - begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    peak = round(peak_bytes() / 1e6)
     return _row(f"decoder layer, {length} tokens", executable, seconds) | {"peak MB": peak}
 
 

@@ -1,15 +1,16 @@
-"""Reading a synthetic CUDA trace to Parquet, end to end, beside other tools on the same file.
+"""Reading a synthetic CUDA trace, end to end, beside other tools on the same file: 1 and 10 million events.
 
 The trace is that of the explorer's tests (`explorer/tests/synthetic.py`: steps, stacks, arrows, counters), whose
-figures are known: a run of ours that finds others fails. All read the file from the page cache. Ours links the events
-and writes Parquet and counts, with each of its tokenizers; `json.load` only parses; HolisticTraceAnalysis (and
-traceinsight, its successor) parses and makes its kernel breakdown; Perfetto's engine loads the trace and answers one
-query. Each runs in a process of its own, so that its peak memory can be told: that of the process and of its largest
-helper, with the pages of mapped files that were resident. `device time off` is how far the sum of the kernels that the
-tool reports is from the true one.
+figures are known: a run of ours that finds others fails. All read the file from the page cache, each in a process of
+its own; the clock covers its imports. Ours, with each of its tokenizers, links the events and writes Parquet and the
+timeline's index; `json.load` only parses; HolisticTraceAnalysis (and traceinsight, its successor) parses and makes its
+kernel breakdown; Perfetto's engine loads the trace and answers one query. Peak memory is that of the process and its
+helpers, each at its own peak, with the pages of mapped files that were resident. `device time off` is how far the sum
+of the kernels that the tool reports is from the true one.
 
-`--events 10000000` takes a trace of 2.6 GB; above 2 million events only ours and Perfetto are run. The peers are
-installed into build/peers by the run (`_peers.py`); one that can't be is left out with a note.
+Of 10 million events (2.6 GB) only ours and Perfetto are run. `--events N` takes one other size, `--large` adds 10 GB
+where there is disk for it. The peers are installed into build/peers by the run (`_peers.py`); one that can't be is
+left out with a note.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,17 +30,27 @@ from typing import Any
 from neuronscope.readers import native
 
 from benchmarks import _peers
+from benchmarks._memory import PeakOf
 
 NAME = "Ingest"
-EVENTS = 1_000_000
+EVENTS = (1_000_000, 10_000_000)
+LARGE = 38_800_000  # 10 GB
 STEPS = 10
 ROUNDS = 3
 _SLOW_UP_TO = 2_000_000  # events; beyond it the slow peers are left out
+
+_LARGE_BYTES_PER_EVENT = 262 + 200  # of the trace and of what is made from it on the way
 
 _OURS = """
 from neuronscope import readers
 result = readers.ingest(path, folder)
 answer = [result.device_slices, result.device_time_ns, result.events_in_file, result.stored]
+"""
+_CHECK = """
+from pathlib import Path
+from neuronscope.index import arrays
+index = arrays.load(Path(folder, arrays.INDEX, "timeline"), arrays.key_of(Path(folder), ("Slice",)))
+assert index is not None and len(index["start"]) == result.tables["Slice"], "no index of the timeline"
 """
 _JSON = """
 import json
@@ -46,32 +59,44 @@ with open(path, "rb") as file:
 answer = []
 """
 _TIMED = """
-import json, resource, sys, time
+import json, sys, time
 path, folder = sys.argv[1:]
 began = time.perf_counter()
 {body}
 seconds = time.perf_counter() - began
-peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * 1024 / 1e6
-print(json.dumps(dict(seconds=seconds, peak_mb=peak, answer=answer)))
+{check}
+print(json.dumps(dict(seconds=seconds, answer=answer)))
 """
 
 
-def run(events: int = EVENTS) -> list[dict[str, object]]:
-    """Best of `ROUNDS`, alternating, so that a busy machine slows all alike; the slow peers run once."""
+def run(sizes: Sequence[int] = EVENTS) -> list[dict[str, object]]:
+    """Best of `ROUNDS`, alternating, so that a busy machine slows all alike; the slow peers and long runs once."""
+    peers = _peers.install()
+    return [row for events in sizes for row in _of_size(events, peers)]
+
+
+def _of_size(events: int, peers: Sequence[_peers.Peer]) -> list[dict[str, object]]:
     synthetic = _synthetic()
     calls = round(events / STEPS / (synthetic.EVENTS_PER_CALL + 0.1))
     tokenizers = ["plain"] if native.tokenizer() == "plain" else ["native", "plain"]
-    ours = {f"neuronscope ingest, {name} tokenizer (Parquet written)": name for name in tokenizers}
+    ours = {f"neuronscope ingest, {name} tokenizer (Parquet and index written)": name for name in tokenizers}
     best: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
+        if shutil.disk_usage(folder).free < events * _LARGE_BYTES_PER_EVENT:
+            _peers.note(f"{events:,} events: left out, too little disk is free")
+            return []
         path = Path(folder) / "trace.json"
         expected = synthetic.write(path, STEPS, calls, counters=True)
         size = path.stat().st_size / 1e6
         wanted = [expected.kernels, expected.kernel_total_ns, expected.events, expected.events]
-        peers = _peers.install()
+        # As an installed package our modules are compiled; what is compiled here goes when the folder does.
+        compiled = {"PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+        _measured([sys.executable, "-c", "import neuronscope.readers.write"], compiled, "", answers=False)
         for number in range(ROUNDS if events <= _SLOW_UP_TO else 1):
             for what, name in ours.items():
-                found = _body(_OURS, path, Path(folder) / f"{name}{number}", {"NEURONSCOPE_TOKENIZER": name})
+                made = Path(folder) / "profile"
+                found = _body(_OURS, path, made, {"NEURONSCOPE_TOKENIZER": name, **compiled}, _CHECK)
+                shutil.rmtree(made)
                 if found["answer"] != wanted:
                     raise SystemExit(f"wrong figures: {found['answer']}, expected {wanted}")
                 _keep(best, what, found)
@@ -79,12 +104,13 @@ def run(events: int = EVENTS) -> list[dict[str, object]]:
                 _keep(best, "json.load (parse only)", _body(_JSON, path, Path(folder), {}))
             for peer in peers:
                 slow = "Perfetto" not in peer.name
-                if (slow and events <= _SLOW_UP_TO and number == 0) or not slow:
+                if number == 0 if slow and events <= _SLOW_UP_TO else not slow and events <= EVENTS[-1]:
                     command = [*peer.command, str(path), *peer.last]
                     _keep(best, peer.name, _measured(command, peer.environment, peer.name))
     first = best[next(iter(ours))]["seconds"]
     return [
         {
+            "events": f"{events / 1e6:.3g} M",
             "what": what,
             "seconds": round(found["seconds"], 3),
             "MB/s": round(size / found["seconds"]),
@@ -106,31 +132,39 @@ def _keep(best: dict[str, dict[str, Any]], what: str, found: dict[str, Any] | No
         best[what] = found
 
 
-def _body(body: str, path: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    command = [sys.executable, "-c", _TIMED.format(body=body), str(path), str(folder)]
+def _body(body: str, path: Path, folder: Path, environment: dict[str, str], check: str = "") -> dict[str, Any]:
+    command = [sys.executable, "-c", _TIMED.format(body=body, check=check), str(path), str(folder)]
     found = _measured(command, environment, "")
     assert found is not None
     return found
 
 
-def _measured(command: list[str], environment: dict[str, str], peer: str) -> dict[str, Any] | None:
-    """What a process of its own prints: seconds, peak memory in MB, answer. A peer that fails is left out."""
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-        cwd=tempfile.gettempdir(),
-    )
-    if done.returncode:
+def _measured(
+    command: list[str], environment: dict[str, str], peer: str, *, answers: bool = True
+) -> dict[str, Any] | None:
+    """What a process of its own prints (seconds, answer) and its peak memory. A peer that fails is left out."""
+    with (
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+            cwd=tempfile.gettempdir(),
+        ) as process,
+        PeakOf(process.pid) as peak,
+    ):
+        said, complaint = process.communicate()
+    if process.returncode:
         if not peer:
-            raise SystemExit(f"the benchmark's process failed:\n{done.stderr[-2000:]}")
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        _peers.note(f"{peer}: left out, it failed ({lines[-1][:160] if lines else done.returncode})")
+            raise SystemExit(f"the benchmark's process failed:\n{complaint[-2000:]}")
+        lines = [line for line in complaint.splitlines() if line.strip()]
+        _peers.note(f"{peer}: left out, it failed ({lines[-1][:160] if lines else process.returncode})")
         return None
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    if not answers:
+        return None
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return {**found, "peak_mb": peak.bytes / 1e6}
 
 
 def _synthetic() -> ModuleType:
@@ -145,9 +179,9 @@ def _synthetic() -> ModuleType:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the table, with --json as JSON; `--events N` for another size."""
-    events = int(arguments[arguments.index("--events") + 1]) if "--events" in arguments else EVENTS
-    rows = run(events)
+    """Print the table, with --json as JSON; `--events N` for one other size, `--large` also for 10 GB."""
+    sizes = (int(arguments[arguments.index("--events") + 1]),) if "--events" in arguments else EVENTS
+    rows = run((*sizes, LARGE) if "--large" in arguments else sizes)
     if "--json" in arguments:
         print(json.dumps(rows))
     else:
