@@ -119,6 +119,11 @@ def test_a_time_of_zero_among_absolute_times_does_not_stretch_the_timeline(inges
     assert "zero_timestamp" not in rows(ingest(document(*GOOD, host("n", ts=0))))  # a recording may begin at 0
 
 
+def test_a_head_with_an_absolute_time_and_no_event_left_is_refused(ingest: Ingest) -> None:
+    with pytest.raises(FormatError, match="none of its 1 event"):
+        ingest('{"baseTimeNanoseconds": 1790000000000000000, "traceEvents": [{"ph": "X", "na')
+
+
 def test_correlation_zero_links_nothing(ingest: Ingest) -> None:
     none = [event.replace('"correlation":9', '"correlation":0') for event in GOOD]
     profile = ingest(document(*none, none[1].replace("110", "115"), none[2].replace("150", "170")))

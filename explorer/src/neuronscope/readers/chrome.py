@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from neuronscope.readers import json_events, pairs
+from neuronscope.readers import json_events, pairs, places
 from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest, too_long
 from neuronscope.readers.file_rows import FileRows
 from neuronscope.readers.json_events import Columns, Document, Fault, Source
@@ -211,6 +211,7 @@ class _Chrome:
         self.process_names: dict[int, str] = {}
         self.thread_names: dict[tuple[int, int], str] = {}
         self.metadata()
+        self.places = places.of_processes(self.process_names, self.labels)
         complete = self.complete()
         paired = self.pairs()
         instants = self.instants()
@@ -354,12 +355,8 @@ class _Chrome:
             there = np.array(unlisted, np.bool_)[self.columns.cat.indices.to_numpy()[rows]]
             there &= (self.columns.device[rows] >= 0) & (self.columns.stream[rows] >= 0)
             roles[there] = table_of_devices[self.columns.cat.indices.to_numpy()[rows[there]]]
-        hardware = [pid for pid, name in self.process_names.items() if name == "Ascend Hardware"]
-        if hardware:
-            roles[np.isin(self.pid[rows], hardware) & (roles == Role.HOST)] = Role.DEVICE
-        runtime = [pid for pid, name in self.process_names.items() if name == "CANN"]
-        if runtime:
-            roles[np.isin(self.pid[rows], runtime) & (roles == Role.HOST)] = Role.RUNTIME
+        for pid, place in self.places.items():
+            roles[(self.pid[rows] == pid) & (roles == Role.HOST)] = place.role
         names = self.columns.name.dictionary.to_pylist()
         regions = [i for i, name in enumerate(names) if name.startswith("Torch-Compiled Region")]
         if regions:
@@ -373,12 +370,15 @@ class _Chrome:
         device_row = np.isin(roles, _DEVICE_ROWS)
         device, stream = columns.device[rows], columns.stream[rows]
         pid, tid = self.pid[rows], self.tid[rows]
-        hardware = sorted(pid for pid, name in self.process_names.items() if name == "Ascend Hardware")
-        fallback = pid
-        if hardware:
-            fallback = np.where(np.isin(pid, hardware), np.searchsorted(hardware, pid), pid)
-        device = np.where(device_row & (device < 0), fallback, device)
-        stream = np.where(device_row & (stream < 0), tid, stream)
+        where, lane = pid, tid
+        for number, place in self.places.items():
+            here = pid == number
+            if place.device is not None:
+                where = np.where(here, place.device, where)
+            elif place.role in _DEVICE_ROWS:  # a thread per device
+                where, lane = np.where(here, tid, where), np.where(here, 0, lane)
+        device = np.where(device_row & (device < 0), where, device)
+        stream = np.where(device_row & (stream < 0), lane, stream)
         none = constant(-1, len(rows))
         return Events(
             role=roles,
@@ -467,7 +467,7 @@ class _Chrome:
             elif not text and "global" in ids:
                 found.append((str(ids["global"]).encode(errors="replace"), scope))
             else:
-                found.append((text, scope if text else pid))
+                found.append((text.strip(b'"'), scope if text else pid))  # 148 and "148" are the same
         return found
 
     def _ends(self, rows: Int64, keys: Iterable[Hashable]) -> Iterator[tuple[int, bool, Hashable, str]]:

@@ -239,7 +239,7 @@ class _Walker:
                 return
             before, offset = self.events_in_file, at
             self.keeping, self.header = False, {}
-            at = self.one(at)
+            at = self.lines(at) if rest == b"{" and self.is_event(at) else self.one(at)
             count = self.events_in_file - before
             self.skipped += count
             self.header = kept
@@ -504,8 +504,7 @@ class _Walker:
     def resync(self, at: int) -> int:
         """What stands between events and is none: go past it, to the next event or to the end of the list."""
         other = _NO_EVENT.match(self.data, at)
-        nested = extent(self.data, at) if self.data[at : at + 1] == b"[" else None
-        end = other.end() if other else nested
+        end = other.end() if other else self.nested_list(at)
         if end is not None:
             self.count_lost("not_an_event", at, f"{bytes(self.data[at : min(end, at + 20)])!r} in the list of events")
             return end
@@ -517,6 +516,17 @@ class _Walker:
             following = close if close >= 0 else len(self.data)
         self.fault("garbage", at, f"{following - at} bytes between events")
         return following
+
+    def nested_list(self, at: int) -> int | None:
+        """The end of a list among the events; None when there is none, or what begins so is a line of a log."""
+        end = extent(self.data, at) if self.data[at : at + 1] == b"[" else None
+        if end is None:
+            return None
+        try:
+            msgspec.json.decode(self.data[at:end])
+        except REFUSED:
+            return None
+        return end
 
     def keep(self, piece: Piece, offset: int) -> None:
         """Count the events and, in the first document, keep them."""

@@ -355,7 +355,7 @@ class Collected:
 
     def __init__(self, scratch: Scratch | None = None) -> None:
         scratch = scratch or Scratch()
-        self._numbers = {name: scratch.column(np.bool_ if name == "has_dur" else None) for name in _NUMBERS}
+        self._numbers = {name: scratch.column(_FIXED.get(name)) for name in _NUMBERS}
         self._codes = {name: scratch.column() for name in _CODED}
         self._dictionaries = {name: Dictionary() for name in _CODED}
         self._texts: dict[str, list[pa.Array | Stored]] = {"ids": [], "args": []}
@@ -381,4 +381,5 @@ class Collected:
 
 
 _CODED = ("ph", "cat", "name", "pid", "tid")
+_FIXED = {"ts": np.int64, "has_dur": np.bool_}  # the others are as narrow as they go, also when there are none
 _NUMBERS = tuple(name for name in Columns.__dataclass_fields__ if name not in (*_CODED, "ids", "args"))

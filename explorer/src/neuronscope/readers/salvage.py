@@ -60,6 +60,8 @@ _ARRAY_NEXT = re.compile(r'\s*(?:,\s*["\[{\-\d.tfnN]|,?\s*\])')
 _KEY_END = re.compile(r"\s*:")
 _OPEN_KEY = re.compile(r'([A-Za-z_][\w .()/%-]*)"?\s*(?=:)')
 _WORD = re.compile(r'[^,\]}\s"]+')
+_ARGS_END = re.compile(rf'\}}(?:(?=\s*,\s*"(?:{_EVENT_KEY})"\s*:)()|(?=\s*\}}\s*(?:[,\]]|\{{|$)))')
+_SURE = re.compile(r'"([A-Za-z][\w .]{0,60})"\s*:\s*(-?(?:0|[1-9]\d{0,17}))(?=\s*[,}])')
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _NOT_UTF8 = dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")
 _BAD_ESCAPE = re.compile(r'\\(?:[^"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))')
@@ -177,7 +179,13 @@ class _Parser:
             if self.peek(at) != ":":
                 raise _GiveUpError
             name = json.loads(key)
-            fields[name], at = self.value(self.space(at + 1), depth, "{")
+            at = self.space(at + 1)
+            try:
+                fields[name], at = self.value(at, depth, "{")
+            except _GiveUpError:
+                if depth > 1 or name != "args":
+                    raise
+                fields[name], at = self.as_text(at)
             if decimals := _DECIMALS.match(self.text, at):
                 if not _WHOLE.fullmatch(fields[name]):
                     raise _GiveUpError
@@ -209,6 +217,18 @@ class _Parser:
         if not match:
             raise _GiveUpError
         return self.word(match[0]), match.end()
+
+    def as_text(self, at: int) -> tuple[str, int]:
+        """Arguments beyond repair: their text in member `text`, and what of them is certainly a number."""
+        ends = list(_ARGS_END.finditer(self.text, at))
+        if not ends:
+            raise _GiveUpError
+        end = next((match.end() for match in ends if match[1]), ends[-1].end())
+        text = self.text[at:end]
+        self.faults.add("arguments beyond repair, kept as text")
+        members = {match[1]: match[2] for match in _SURE.finditer(text)}
+        members["text"] = json.dumps(text, ensure_ascii=False)
+        return "{" + ", ".join(f"{json.dumps(key)}: {value}" for key, value in members.items()) + "}", end
 
     def array(self, at: int, depth: int) -> tuple[str, int]:
         if depth > 64:
