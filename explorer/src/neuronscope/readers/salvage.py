@@ -71,6 +71,10 @@ class _GiveUpError(Exception):
     """The text is beyond repair."""
 
 
+class _TooDeepError(_GiveUpError):
+    """The text nests deeper than anything that is meant."""
+
+
 @dataclass
 class Mended:
     """An event after repair: fields as JSON text, bytes of the source it took, what was wrong."""
@@ -157,7 +161,9 @@ class _Parser:
 
     def members(self, at: int, depth: int) -> tuple[dict[str, str], int]:
         """The members of the object that begins at `at`."""
-        if depth > 64 or self.peek(at) != "{":
+        if depth > 64:
+            raise _TooDeepError
+        if self.peek(at) != "{":
             raise _GiveUpError
         fields: dict[str, str] = {}
         at = self.space(at + 1)
@@ -182,6 +188,8 @@ class _Parser:
             at = self.space(at + 1)
             try:
                 fields[name], at = self.value(at, depth, "{")
+            except _TooDeepError:
+                raise
             except _GiveUpError:
                 if depth > 1 or name != "args":
                     raise
@@ -225,6 +233,8 @@ class _Parser:
             raise _GiveUpError
         end = next((match.end() for match in ends if match[1]), ends[-1].end())
         text = self.text[at:end]
+        if _NEXT_OBJECT.search(text):  # another writer's event
+            raise _GiveUpError
         self.faults.add("arguments beyond repair, kept as text")
         members = {match[1]: match[2] for match in _SURE.finditer(text)}
         members["text"] = json.dumps(text, ensure_ascii=False)
@@ -232,7 +242,7 @@ class _Parser:
 
     def array(self, at: int, depth: int) -> tuple[str, int]:
         if depth > 64:
-            raise _GiveUpError
+            raise _TooDeepError
         items: list[str] = []
         at = self.space(at + 1)
         while self.peek(at) != "]":
