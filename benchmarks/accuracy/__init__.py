@@ -31,6 +31,7 @@ CAUSES = {
     ),
     "convolutions": (
         "The products of ResNet-18 are small; how the compiler lays out its first layers and its poolings is unknown."
+        " Latencies of throughput tables hold two requests per core, as the vendor's scripts keep in flight."
     ),
     "encoder models": "The result's way to the host is slower there than in the entry that it is calibrated on.",
 }

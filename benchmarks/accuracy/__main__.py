@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.accuracy.entries import DEFAULT, MeasurementsError, read
@@ -18,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description="Published against predicted.")
     parser.add_argument("--measurements", type=Path, default=DEFAULT, help="file of published measurements")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share the work")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="processes that share the work")
     parser.add_argument("--only", default="", help="only entries whose id or workload contains this")
     parser.add_argument("--rows", action="store_true", help="print every entry too")
     options = parser.parse_args(arguments)
@@ -29,13 +31,24 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if options.only:
         entries = [e for e in entries if options.only in e.id or options.only in e.workload]
-    report = run(entries, malformed, jobs=max(1, options.jobs))
+    report = run(entries, malformed, jobs=max(1, options.jobs), progress=_progress())
     if options.json:
         json.dump(report.json(), sys.stdout, indent=1)
         print()
     else:
         _print(report, rows=options.rows)
     return 0
+
+
+def _progress() -> Callable[[int, int], None] | None:
+    """A line on a terminal that says how far the run is."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        print(f"\r{done}/{total} programs", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _print(report: Report, *, rows: bool) -> None:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from neuroncore.targets import Target, load_target
 
-__all__ = ["FROM_HOST_BYTES_PER_SECOND", "TO_HOST_BYTES_PER_SECOND", "Case", "host_ns", "launched", "running"]
+from benchmarks.accuracy.entries import Entry
+
+__all__ = [
+    "FROM_HOST_BYTES_PER_SECOND",
+    "TO_HOST_BYTES_PER_SECOND",
+    "Case",
+    "host_ns",
+    "launched",
+    "one_core",
+    "running",
+]
 
 #: Copies between host and device, bytes per second, both from entries of the split "calibrate" (trn1): 33.6 MB to the
 #: device in 4081 us (trnsci-h2d), 16.8 MB from it in 2994 us (trnsci-d2h).
@@ -32,6 +43,8 @@ class Case:
         predict: time of what the entry measures, in nanoseconds. Equal `key` means equal time.
         how: where the time comes from, for the report.
         key: hashable parameters of the program, to run equal ones once.
+        items: what a published rate counts per execution (tokens, images); 0 where the rate is of an unknown number
+            of cores.
     """
 
     family: str
@@ -43,6 +56,7 @@ class Case:
     cores: int = 1
     how: str = "own program"
     key: object = None
+    items: int = 1
 
     def bounds_ns(self) -> tuple[float, float]:
         """Times at the peak of the Tensor Engines, and of the HBM, that share it."""
@@ -60,6 +74,11 @@ def launched(target: Target, program_ns: float, *, executions: int = 1, profiled
     """Program time plus the launch cost of each execution, as its device time is published."""
     cost = target.launch_cost_profiled_ns if profiled else target.launch_cost_plain_ns
     return program_ns + cost * executions
+
+
+def one_core(entry: Entry) -> bool:
+    """Whether the entry says that one core did the work: a rate is then that of one execution after the other."""
+    return re.search(r"\b(1|one|single)[ -](neuron)?core", entry.measures.lower()) is not None
 
 
 def running(target: Target, cores: int) -> Target:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +44,11 @@ class Row:
     fitted: bool
     how: str
 
+    def json(self) -> dict[str, Any]:
+        """The row as plain data; one of trn3 says what its prediction is worth."""
+        figures = {"id": self.id, "published": self.published, "predicted": self.predicted, "roofline": self.roofline}
+        return {**figures, "note": NOTE_TRN3.removeprefix("; ")} if NOTE_TRN3 in self.how else figures
+
 
 @dataclass(frozen=True)
 class Report:
@@ -78,10 +83,7 @@ class Report:
         return {
             **self.figures(),
             "families": {name: self.figures(name) for name in self.families()},
-            "rows": [
-                {"id": r.id, "published": r.published, "predicted": r.predicted, "roofline": r.roofline}
-                for r in self.rows
-            ],
+            "rows": [row.json() for row in self.rows],
             "skips": dict(Counter(reason for _, _, reason in self.skipped).most_common()),
         }
 
@@ -94,36 +96,40 @@ def _figures(score: Score) -> dict[str, Any]:
     }
 
 
-def run(entries: Sequence[Entry], malformed: Sequence[Malformed] = (), *, jobs: int = 1) -> Report:
-    """Predict all entries; `jobs` processes share the work."""
+def run(
+    entries: Sequence[Entry],
+    malformed: Sequence[Malformed] = (),
+    *,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Predict all entries; `jobs` processes share the work. `progress` is told (programs run, programs to run)."""
     skipped = [(m.id, "other", m.reason) for m in malformed]
     known: list[tuple[Entry, Case, float]] = []
     for entry in entries:
         family, result = recognise(entry)
-        try:
-            published = entry.published_ns
-        except Skip as skip:
-            skipped.append((entry.id, family, str(skip)))
-            continue
         if isinstance(result, Skip):
             skipped.append((entry.id, family, str(result)))
-        else:
-            known.append((entry, result, published))
+            continue
+        try:
+            known.append((entry, result, _published_ns(entry, result)))
+        except Skip as skip:
+            skipped.append((entry.id, family, str(skip)))
     observed = [(*case.bounds_ns(), published) for entry, case, published in known if entry.fitted]
     roofline = fit(observed or _shipped())
     rows: list[Row] = []
     points: dict[str, tuple[list[Point], list[Point]]] = {}
-    for (entry, case, published), time in zip(
-        known, _times([e for e, _, _ in known], [c for _, c, _ in known], jobs), strict=True
-    ):
+    times = _times([e for e, _, _ in known], [c for _, c, _ in known], jobs, progress)
+    for (entry, case, published), time in zip(known, times, strict=True):
         if isinstance(time, str):
             skipped.append((entry.id, case.family, time))
             continue
         baseline = roofline.time_ns(*case.bounds_ns())
         rows.append(
             Row(
-                entry.id, case.family, entry.value, entry.in_unit(time), entry.in_unit(baseline), time / published,
-                baseline / published, entry.fitted, case.how + (NOTE_TRN3 if case.target == "trn3" else ""),
+                entry.id, case.family, entry.value, entry.in_unit(time, published), entry.in_unit(baseline, published),
+                time / published, baseline / published, entry.fitted,
+                case.how + (NOTE_TRN3 if case.target == "trn3" else ""),
             )
         )  # fmt: skip
         if not entry.fitted:
@@ -131,6 +137,19 @@ def run(entries: Sequence[Entry], malformed: Sequence[Malformed] = (), *, jobs: 
             ours.append(Point(case.flops, case.bytes, published, time))
             theirs.append(Point(case.flops, case.bytes, published, baseline))
     return Report(rows, skipped, roofline, points)
+
+
+def _published_ns(entry: Entry, case: Case) -> float:
+    """The figure as the time of one execution of the case.
+
+    Raises:
+        Skip: no time, or the rate of an unknown number of cores.
+    """
+    if not entry.rate:
+        return entry.published_ns
+    if not case.items:
+        raise Skip("a rate over several cores")
+    return entry.published_ns * case.items
 
 
 def _shipped() -> list[Observation]:
@@ -141,20 +160,30 @@ def _shipped() -> list[Observation]:
             continue
         result = recognise(entry)[1]
         if isinstance(result, Case):
-            observed.append((*result.bounds_ns(), entry.published_ns))
+            observed.append((*result.bounds_ns(), _published_ns(entry, result)))
     return observed
 
 
-def _times(entries: list[Entry], cases: list[Case], jobs: int) -> list[float | str]:
+def _times(
+    entries: list[Entry], cases: list[Case], jobs: int, progress: Callable[[int, int], None] | None
+) -> list[float | str]:
     """Times in nanoseconds, or why there is none; equal cases run once."""
     keys = [(case.family, case.target, case.key) if case.key is not None else i for i, case in enumerate(cases)]
     first = {key: i for i, key in reversed(list(enumerate(keys)))}
     chosen = sorted(first.values())
-    if jobs > 1:
+    results: list[float | str] = []
+
+    def collect(times: Iterable[float | str]) -> None:
+        for time in times:
+            results.append(time)
+            if progress is not None:
+                progress(len(results), len(chosen))
+
+    if jobs > 1 and len(chosen) > 1:
         with ProcessPoolExecutor(jobs) as pool:
-            results = list(pool.map(_time_of, [entries[i] for i in chosen], chunksize=4))
+            collect(pool.map(_time_of, [entries[i] for i in chosen], chunksize=4))
     else:
-        results = [_time(cases[i].predict) for i in chosen]
+        collect(_time(cases[i].predict) for i in chosen)
     by_index = dict(zip(chosen, results, strict=True))
     return [by_index[first[key]] for key in keys]
 
@@ -175,4 +204,6 @@ def _time(predict: Callable[[], float]) -> float | str:
         return "program does not fit the SBUF"
     except NeuroncoreError as error:
         return f"no valid program in these shapes ({type(error).__name__})"
+    except Exception as error:  # a fault of a kernel may cost its entry, never the report
+        return f"fault of the kernel's program: {type(error).__name__}"
     return time if math.isfinite(time) and time > 0 else "prediction is no positive time"

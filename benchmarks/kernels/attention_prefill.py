@@ -330,7 +330,8 @@ class _State:
         w.emit("tensor_reduce", dst=total, data=self.sums, op="add")
         result = self.result
         running = self.running.columns(1, 2)
-        out = k.out.access(k.shape[0], ((1, k.shape[1]),), partition_stride=k.shape[1])
+        place = self.group % 256 * k.shape[0] * k.shape[1]
+        out = k.out.access(k.shape[0], ((1, k.shape[1]),), offset=place, partition_stride=k.shape[1])
         if count > 1:
             if index == 0:
                 w.copy(running, total)

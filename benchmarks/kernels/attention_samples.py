@@ -172,12 +172,12 @@ def forward(length: int, width: int, dtype: str, target: Target, *, causal: bool
         w.dma(keys, k.rows(0, width), "qK")
         for i, value in enumerate(values):
             w.dma(value, v.rows(i * 128, 128), "qV")
-        q_hbm, out = w.hbm("q", width, 128, dtype), w.hbm("out", 128, width, dtype, "output")
+        q_hbm, out = w.hbm("q", width, 128, dtype), w.hbm("out", 1024, width, dtype, "output")
         queries, results = w.ring(2, 128, "bf16", width), w.ring(2, width, "fp32")
         scores, weights, turned = w.ring(2, large, "fp32"), w.ring(2, large, "bf16"), w.ring(2, large, "bf16")
         best, small, parts = w.ring(2, 4, "fp32"), w.ring(16, 1, "fp32"), w.ring(2, 2, "fp32")
         banks, turns, sums = w.banks(0, 4), w.banks(4, 2), w.banks(6, 2)
-        for _ in range(count):
+        for step in range(count):
             query, row, most = queries.take(), scores.take(), best.take()
             w.dma(query, q_hbm.rows(0, width), "qQ")
             for j, (start, size) in enumerate(chunks(large, BANK)):
@@ -212,7 +212,7 @@ def forward(length: int, width: int, dtype: str, target: Target, *, causal: bool
             w.activate(alpha, maximum, "exp", scale=-1.0)
             w.activate(total, total, "log")
             w.emit("tensor_tensor", dst=total, data1=total, data2=maximum, op="add")
-            w.dma(out.rows(0, 128), result, "qOut", "GpSimd")
+            w.dma(out.rows(step % 8 * 128, 128), result, "qOut", "GpSimd")
         return w.time_ns()
 
     return steady_ns(play, max(1, round(_blocks(length, large, causal=causal))))

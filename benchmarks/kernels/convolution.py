@@ -30,7 +30,7 @@ def fused(
         w = Writer("conv", target)
         x = w.hbm("x", 128, deep * (kernel + 1) * width, dtype)
         raw = w.hbm("w", 128, channels * kernel**2, dtype)
-        out = w.hbm("y", 128, 2 * columns, dtype, "output")
+        out = w.hbm("y", 128, bands * 2 * wide * columns, dtype, "output")
         turned, loaded = w.sbuf(deep * wide * kernel**2 * 128, dtype), w.ring(1, channels * kernel**2, dtype)
         banks, turns = w.banks(0, 6), w.banks(6, 2)
         for o in range(wide):
@@ -43,7 +43,7 @@ def fused(
                 w.copy(turned.columns(at, at + 128), bank)
         images = w.ring(2, deep * (kernel + 1) * width, dtype)
         results, bias = w.ring(2, columns, dtype), w.sbuf(1, "fp32")
-        for _ in range(bands):
+        for band in range(bands):
             image = images.take()
             w.dma(image, x.rows(0, 128), "qX")
             for row in range(2):
@@ -58,7 +58,8 @@ def fused(
                             w.matmul(bank, turned.columns(at, at + 128), moving, first=tap + c == 0)
                     result = results.take()
                     w.emit("tensor_scalar", dst=result, data=bank, op0="add", operand0=bias)
-                    w.dma(out.rows(0, 128, (row * columns, row * columns + columns)), result, "qY", "GpSimd")
+                    at = ((band * 2 + row) * wide + o) * columns
+                    w.dma(out.rows(0, 128, (at, at + columns)), result, "qY", "GpSimd")
         return w.time_ns()
 
     return steady_ns(play, batch * -(-rows // 2))
@@ -129,7 +130,7 @@ def _layer_ns(layer: Layer, columns: int, *, resident: bool, target: Target) -> 
     def play(count: int) -> float:
         w = Writer("layer", target)
         weight = w.hbm("w", parts, taps * deep * 128, "bf16")
-        x, y = w.hbm("x", parts, width, "bf16"), w.hbm("y", 128, width, "bf16", "output")
+        x, y = w.hbm("x", parts, width, "bf16"), w.hbm("y", 128, 8 * width, "bf16", "output")
         weights = w.ring(2 if held < w.free_bytes() // 2 else 1, taps * deep * 128, "bf16", parts)
         inputs = w.ring(3, deep * width, "bf16", parts)
         results, banks = w.ring(3, width, "bf16"), w.banks()
@@ -168,7 +169,7 @@ def _layer_ns(layer: Layer, columns: int, *, resident: bool, target: Target) -> 
                         operand0=bias.columns(0, 1, (0, outputs)), op1="max", operand1=0.0,
                     )  # fmt: skip
                 if not resident:
-                    w.dma(y.rows(0, outputs), result, "qY", "GpSimd")
+                    w.dma(y.rows(0, outputs, (turn % 8 * width, turn % 8 * width + width)), result, "qY", "GpSimd")
         return w.time_ns()
 
     # Of more than four tiles of output channels two are played and the rest continued.

@@ -61,13 +61,13 @@ def quantized(tokens: int, hidden: int, target: Target, *, norm: bool, clipped: 
 
     def play(rows: list[int]) -> float:
         w = Writer("rmsnorm_quant", target)
-        x, out = w.hbm("x", 128, hidden, "bf16"), w.hbm("out", 128, hidden + 4, "fp8_e4m3", "output")
+        x, out = w.hbm("x", 128, hidden, "bf16"), w.hbm("out", 128 * len(rows), hidden + 4, "fp8_e4m3", "output")
         gamma = w.hbm("gamma", 1, hidden, "bf16")
         tile, square = w.sbuf(hidden, "bf16"), w.sbuf(hidden, "bf16")
         spread, result = w.sbuf(hidden, "bf16", 1), w.sbuf(hidden, "fp8_e4m3")
         small = w.ring(6, 1, "fp32")
         ones, banks = w.sbuf(128, "bf16", 1), w.banks()
-        for count in rows:
+        for turn, count in enumerate(rows):
             part = (0, count)
             whole = tile.columns(0, hidden, part)
             scratch = square.columns(0, hidden, part)
@@ -96,8 +96,8 @@ def quantized(tokens: int, hidden: int, target: Target, *, norm: bool, clipped: 
             w.emit("reciprocal", dst=scale, data=best)
             done = result.columns(0, hidden, part)
             w.emit("tensor_scalar", dst=done, data=whole, op0="multiply", operand0=scale)
-            w.dma(out.rows(0, count, (0, hidden)), done, "qOut")
-            w.dma(out.rows(0, count, (hidden, hidden + 4)), result.columns(0, 4, part), "qScale")
+            w.dma(out.rows(turn * 128, count, (0, hidden)), done, "qOut")
+            w.dma(out.rows(turn * 128, count, (hidden, hidden + 4)), result.columns(0, 4, part), "qScale")
         return w.time_ns()
 
     full, last = divmod(tokens, 128)

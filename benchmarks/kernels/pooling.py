@@ -28,10 +28,10 @@ def adaptive(
 
     def play(tiles: int) -> float:
         w = Writer("adaptive_avg_pool2d", target)
-        x, y = w.hbm("x", parts, height * width, dtype), w.hbm("y", parts, out[0] * out[1], dtype, "output")
+        x, y = w.hbm("x", parts, height * width, dtype), w.hbm("y", parts, tiles * out[0] * out[1], dtype, "output")
         images = w.ring(2, height * width, dtype, parts)
         sums, means = w.ring(4, 1, "fp32", parts), w.ring(4, 1, dtype, parts)
-        for _ in range(tiles):
+        for tile in range(tiles):
             image = images.take()
             w.dma(image, x.rows(0, parts), "qX")
             for i, (top, bottom) in enumerate(_bounds(height, out[0])):
@@ -42,7 +42,7 @@ def adaptive(
                     window = image.columns(first, first + (bottom - top) * (right - left))
                     w.emit("tensor_reduce", dst=total, data=window, op="add")
                     w.emit("tensor_scalar", dst=mean, data=total, op0="multiply", operand0=0.1)
-                    at = i * out[1] + j
+                    at = (tile * out[0] + i) * out[1] + j
                     w.dma(y.rows(0, parts, (at, at + 1)), mean, "qY", "GpSimd")
         return w.time_ns()
 
@@ -56,14 +56,14 @@ def tutorial(channels: int, height: int, width: int, pool: int, dtype: str, targ
 
     def play(tiles: int) -> float:
         w = Writer("avg_pool2d", target)
-        x, y = w.hbm("x", parts, elements, dtype), w.hbm("y", parts, results, dtype, "output")
+        x, y = w.hbm("x", parts, elements, dtype), w.hbm("y", parts, tiles * results, dtype, "output")
         images, sums, means = (w.ring(2, n, dtype, parts) for n in (elements, results, results))
-        for _ in range(tiles):
+        for tile in range(tiles):
             image, total, mean = images.take(), sums.take(), means.take()
             w.dma(image, x.rows(0, parts), "qX")
             w.emit("tensor_reduce", dst=total.columns(0, 1), data=image, op="add")
             w.emit("tensor_scalar", dst=mean, data=total, op0="multiply", operand0=1 / pool**2)
-            w.dma(y.rows(0, parts), mean, "qY", "GpSimd")
+            w.dma(y.rows(0, parts, (tile * results, tile * results + results)), mean, "qY", "GpSimd")
         return w.time_ns()
 
     return steady_ns(play, -(-channels // 128))

@@ -53,7 +53,8 @@ class _Kernel:
         self.a = w.hbm("a", p.channels, p.states, "fp32")
         self.b, self.c = w.hbm("b", p.states, n, "fp32"), w.hbm("c", p.states, n, "fp32")
         self.out = w.hbm("out", p.channels, n, "fp32", "output")
-        self.spill = w.hbm("spill", 128, 4 * n, "fp32", "temporary")
+        self.spills = [w.hbm("spill", 128, n, "fp32", "temporary") for _ in range(8)]
+        self.spill_turn = 0
         # Versions 1 and 2 compute on whole lengths; pieces here only bound the tiles of one instruction.
         self.piece = min(n, BANK if p.version == 3 else 1024)
         excess = WORKING_TILES * n * 4 - target.sbuf_usable_bytes_per_partition
@@ -137,8 +138,10 @@ class _Kernel:
     def round_trip(self, tile: Access, size: int) -> None:
         """A spill and its reload."""
         part = _part(tile, 0, size)
-        self.w.dma(self.spill.rows(0, 128, (0, size)), part, "qSpill", "GpSimd")
-        self.w.dma(part, self.spill.rows(0, 128, (0, size)), "qReload")
+        self.spill_turn += 1
+        place = self.spills[self.spill_turn % len(self.spills)].rows(0, 128, (0, size))
+        self.w.dma(place, part, "qSpill", "GpSimd")
+        self.w.dma(part, place, "qReload")
 
 
 def _part(access: Access, start: int, size: int) -> Access:

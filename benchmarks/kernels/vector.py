@@ -1,14 +1,16 @@
-"""Vector addition of the CS149 assignment: tiles of [rows, columns], one load per operand and one store per tile."""
+"""Kernels that stream a tensor through the SBUF: additions, copies, transposes."""
 
 from __future__ import annotations
 
 from collections import deque
 
 from neuroncore.isa import Program, ProgramBuilder, Tile, synchronize
+from neuroncore.targets import Target
 
 from benchmarks.kernels.matmul import Pool
+from benchmarks.kernels.writer import Writer
 
-__all__ = ["transpose", "vector_add"]
+__all__ = ["streamed_ns", "transpose", "vector_add"]
 
 
 def vector_add(elements: int, rows: int, columns: int, ahead: int = 8) -> Program:
@@ -47,6 +49,25 @@ def vector_add(elements: int, rows: int, columns: int, ahead: int = 8) -> Progra
                 pair.append(tile)
             loaded.append((pair[0], pair[1]))
     return synchronize(b.build())
+
+
+def streamed_ns(tiles: int, columns: int, operands: int, dtype: str, target: Target) -> float:
+    """Time of `tiles` tiles of [128, columns]: loads of one operand (a copy) or two (their sum), one store each."""
+    w = Writer("streamed", target)
+    sources = [w.hbm("x", 128, columns * tiles, dtype) for _ in range(operands)]
+    out = w.hbm("y", 128, columns * tiles, dtype, "output")
+    rings = [w.ring(4, columns, dtype) for _ in range(operands + 1)]
+    for i in range(tiles):
+        span = (i * columns, (i + 1) * columns)
+        loaded = [ring.take() for ring in rings[:operands]]
+        for k, tile in enumerate(loaded):
+            w.dma(tile, sources[k].rows(0, 128, span), f"qIn{k}")
+        result = loaded[0]
+        if operands == 2:
+            result = rings[-1].take()
+            w.emit("tensor_tensor", dst=result, data1=loaded[0], data2=loaded[1], op="add")
+        w.dma(out.rows(0, 128, span), result, "qOut", "Scalar")
+    return w.time_ns()
 
 
 def transpose(rows: int, columns: int, dtype: str) -> Program:

@@ -33,29 +33,37 @@ FAMILIES: tuple[ModuleType, ...] = (
 
 def recognise(entry: Entry) -> tuple[str, Case | Skip]:
     """The entry's family and what it makes of it; family "other" if none knows it."""
-    if found_by_search(entry):
-        return "other", Skip("kernel found by a search, its program is not published in a usable form")
+    early = _no_workload(entry)
+    if early:
+        return "other", Skip(early)
     for module in FAMILIES:
         try:
             case = module.recognise(entry)
         except Skip as skip:
-            return module.NAME, skip
+            return skip.family or module.NAME, skip
+        except Exception as error:  # a fault of a family may cost its entry, never the report
+            return module.NAME, Skip(f"fault of the family: {type(error).__name__}")
         if case is not None:
             return case.family, case
     return "other", Skip(_why(entry))
 
 
-def found_by_search(entry: Entry) -> bool:
-    """Whether it times a kernel that an optimizer found and that no family has; of NKIBench's best, SiLU is known."""
+def _no_workload(entry: Entry) -> str:
+    """Why an entry that a family would claim by its words is none of its workloads."""
     workload = entry.workload.lower()
-    return workload.startswith("nkibench best") and "silu" not in workload
+    if re.match(r"nkibench (?!baseline)", workload) and "silu" not in workload:
+        # Of the kernels that an optimizer found only the one for SiLU has a program here.
+        return "kernel found by a search, its program is not published in a usable form"
+    if re.search(r"one instruction|single instruction", entry.measures.lower()):
+        return "a single instruction"
+    return ""
 
 
 #: Workloads that are no kernel or model of a family, by a pattern of what ran or of what was timed.
 _OTHERS = (
     (r"double-row", "a kernel whose block sizes are not stated"),
     (r"^collective|nccom", "a collective on its own, its ranks' placement is not stated"),
-    (r"host|client|wall|dispatch|enqueue|transfer|gap between", "the host's time, not the device's"),
+    (r"(?<!no )host|client|wall|dispatch|enqueue|transfer|gap between", "the host's time, not the device's"),
     (r"interval|_load$|^(memset|matmul|ldweights|activate|tensor_tensor|dma)\b.*\d", "a single instruction"),
 )
 

@@ -9,8 +9,8 @@ from neuroncore.targets import load_target
 
 from benchmarks.accuracy.case import Case, launched, running
 from benchmarks.accuracy.entries import Entry, Skip
-from benchmarks.accuracy.families.library import cores
-from benchmarks.kernels import attention_prefill, attention_samples, nkibench
+from benchmarks.accuracy.families.library import CONTEXT_ENCODING, TOKEN_GENERATION, cores
+from benchmarks.kernels import attention_decode, attention_prefill, attention_samples, nkibench
 from benchmarks.kernels.writer import BANK
 
 __all__ = ["NAME", "recognise"]
@@ -22,16 +22,16 @@ _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 def recognise(entry: Entry) -> Case | None:
     """Attention kernels."""
     workload = entry.workload.lower()
-    if "attention_cte" in workload:
-        return _prefill(entry)
-    if (
-        "sd attention" in workload
-        or "sd_attention" in workload
-        or re.match(r"flash attention (back|for)ward", workload)
-    ):
+    if workload.startswith("model") or not re.search(r"attention|attn|(?<![a-z])gqa(?![a-z])", workload):
+        return None
+    if workload.startswith("nkibench"):
+        return _grouped(entry) if re.search(r"(?<![a-z])gqa", workload) else None
+    if re.search(r"(?<![a-z])sd[ _]|stable diffusion|flash", workload):
         return _sample(entry, workload)
-    if workload.startswith("nkibench") and "gqa_full" in workload:
-        return _grouped(entry)
+    if re.search(CONTEXT_ENCODING, workload):
+        return _prefill(entry)
+    if re.search(TOKEN_GENERATION, workload):
+        return _decode(entry)
     return None
 
 
@@ -46,16 +46,18 @@ def _pairs(queries: int, keys: int, *, causal: bool, window: int) -> float:
 
 
 def _prefill(entry: Entry) -> Case:
-    batch, queries, keys = entry.number("bs", "batch"), entry.number("seqlen_q"), entry.number("seqlen_kv", "seqlen_k")
-    width, count = entry.number("d", "d_head"), cores(entry)
+    batch, queries = entry.number("bs", "batch", default=1), entry.number("seqlen_q", "seqlen", "seq")
+    keys = entry.number("seqlen_kv", "seqlen_k", default=queries)
+    width, count = entry.number("d", "d_head", "head_dim"), cores(entry)
     kv_batch = entry.number("bs_kv", default=batch)
     dtype = entry.element("bf16")
     if width > 128 or dtype not in _BYTES:
         raise Skip("head wider than 128 or a dtype the kernel lacks")
-    prior = entry.number("prior_len", default=0) if entry.shapes.get("prior_len") else 0
-    window = entry.number("sliding_window") if entry.shapes.get("sliding_window") else 0
+    prior = entry.number("prior_len") if entry.get("prior_len") else 0
+    window = entry.number("sliding_window") if entry.get("sliding_window") else 0
+    causal = entry.flag("causal_mask", default=entry.flag("causal"))
     p = attention_prefill.AttentionPrefill(
-        count, batch, queries, keys, width, dtype, entry.flag("causal_mask"), window, prior, entry.flag("sink"),
+        count, batch, queries, keys, width, dtype, causal, window, prior, entry.flag("sink"),
         entry.flag("tp_q", default=True), entry.flag("tp_k"), entry.flag("tp_out"),
     )  # fmt: skip
     target = load_target(entry.target)
@@ -73,24 +75,50 @@ def _prefill(entry: Entry) -> Case:
     )
 
 
+def _decode(entry: Entry) -> Case:
+    """A new token per sequence over its cache; grouped queries share a cache."""
+    sequences, queries = entry.number("bs", "batch", default=1), entry.number("q_head", "q_heads", "heads", default=1)
+    active = entry.number("s_active", "seqlen_q", default=1)
+    keys = entry.number("s_prior", "curr_sprior", "full_sprior", "seqlen_kv", "seqlen_k", "seqlen", "seq")
+    width, caches = entry.number("d", "d_head", "head_dim"), entry.number("kv_heads", default=1)
+    count = cores(entry)
+    if width > 128 or queries % caches or queries // caches * active > 512 or entry.element("bf16") != "bf16":
+        raise Skip("head wider than 128, queries that do not fit a PSUM bank, or a dtype the kernel lacks")
+    if sequences * caches > 1 << 16 or keys > 1 << 20:
+        raise Skip("a cache over a million tokens, or over 65536 of them")
+    if -(-keys // 128) * (queries // caches) * active > 1 << 14:
+        raise Skip("scores that do not fit the SBUF")
+    # Two cores halve the caches, or the keys of a single one.
+    whole = sequences * caches >= count
+    share = (-(-sequences * caches // count), keys) if whole else (sequences * caches, -(-keys // count))
+    p = attention_decode.AttentionDecode(share[0], 1, queries // caches * active, share[1], width)
+    target = load_target(entry.target)
+    return Case(
+        NAME, target.name, 4.0 * sequences * queries * active * keys * width,
+        4.0 * sequences * width * (caches * keys + queries * active), "bf16",
+        lambda: launched(target, attention_decode.time_ns(p, running(target, count))), cores=count,
+        key=("decode", p, count),
+    )  # fmt: skip
+
+
 def _sample(entry: Entry, workload: str) -> Case:
     """The NKI samples' kernels, head after head on one core; flash attention is causal unless the entry says not."""
     if "autocomp" in workload or "host" in entry.measures:
         raise Skip("kernel found by a search, its program is not published in a usable form")
-    heads = entry.number("bs", "batch", default=1) * entry.number("heads", "nheads", "h", default=1)
-    length, width = entry.number("seq", "seqlen", "seqlen_q"), entry.number("d", "d_head")
+    heads = entry.number("bs", "batch", default=1) * entry.number("heads", "nheads", "num_heads", "h", default=1)
+    length, width = entry.number("seq", "seqlen", "seq_len", "seqlen_q"), entry.number("d", "d_head", "head_dim")
     dtype = entry.element("bf16")
     if entry.number("seqlen_kv", "seqlen_k", default=length) != length:
         raise Skip("queries and keys of different length")
     if width > 128 or length % 128 or length > 1 << 17 or dtype not in _BYTES:
         raise Skip("head wider than 128, a length that is no multiple of 128, or a dtype the kernel lacks")
-    flash = "flash" in workload
+    flash, allocated = "flash" in workload, "alloc" in workload
     if not flash and length > 8192:
         raise Skip("a row of scores does not fit the SBUF")
     causal = entry.flag("causal", default=entry.flag("use_causal_mask", default=flash))
     target = load_target(entry.target)
-    back = "backward" in workload
-    kernel = attention_samples.allocated if "alloc" in workload else attention_samples.small_head
+    back = re.search(r"backward|bwd", workload) is not None
+    kernel = attention_samples.allocated if allocated else attention_samples.small_head
     if flash:
         kernel = partial(attention_samples.backward if back else attention_samples.forward, causal=causal)
     pairs = _pairs(length, length, causal=causal, window=0)
@@ -98,7 +126,7 @@ def _sample(entry: Entry, workload: str) -> Case:
     return Case(
         NAME, target.name, (10.0 if back else 4.0) * heads * pairs * width, float((8 if back else 4) * heads * size),
         "bf16", lambda: launched(target, heads * kernel(length, width, dtype, target)),
-        key=("sample", "alloc" in workload, flash, back, heads, length, width, dtype, causal),
+        key=("sample", allocated, flash, back, heads, length, width, dtype, causal),
     )  # fmt: skip
 
 

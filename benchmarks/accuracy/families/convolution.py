@@ -6,7 +6,7 @@ import re
 
 from neuroncore.targets import load_target
 
-from benchmarks.accuracy.case import Case, host_ns, launched
+from benchmarks.accuracy.case import Case, host_ns, launched, one_core
 from benchmarks.accuracy.entries import Entry, Skip
 from benchmarks.kernels import convolution
 from benchmarks.kernels.convolution import Layer, Pool
@@ -16,6 +16,11 @@ __all__ = ["NAME", "recognise"]
 
 NAME = "convolutions"
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+#: Requests in flight per core when the vendor's scripts measure throughput (aws-neuron-sdk,
+#: src/benchmark/pytorch/resnet_benchmark.py and vgg_benchmark.py: workers_per_model 1 for latency, 2 for throughput):
+#: a request's latency then holds the one that the core runs before it.
+WORKERS = 2
 
 #: ResNet: blocks per stage, and whether they are bottlenecks.
 _RESNETS = {
@@ -29,18 +34,21 @@ _VGGS = {"11": (1, 1, 2, 2, 2), "13": (2, 2, 2, 2, 2), "16": (2, 2, 3, 3, 3), "1
 def recognise(entry: Entry) -> Case | None:
     """The fused 3x3 convolution; ResNet and VGG."""
     workload = entry.workload.lower()
-    network = re.search(r"\b(resnet|vgg)-?(\d+)\b", workload)
-    if network and workload.startswith("model:"):
+    network = re.search(r"(?<![a-z])(resnet|vgg)[-_ ]?(\d+)(?!\d)", workload)
+    if network and workload.startswith("model") and "train" not in workload:
         return _network(entry, *network.groups())
-    if re.search(r"\bconv\b", workload) and not workload.startswith("model:"):
+    if re.search(r"\bconv(2d|olution)?s?\b", workload) and not workload.startswith("model"):
         return _fused(entry)
     return None
 
 
 def _fused(entry: Entry) -> Case:
-    batch, channels = entry.number("N", "batch", default=1), entry.number("C", "channels")
-    height, width, kernel = entry.number("H"), entry.number("W"), entry.number("k", "kernel")
-    out_channels = entry.number("out", "out_channels", "K", default=channels)
+    window = re.search(r"(\d+)x\1 ?(?!\d)", entry.workload)
+    batch, channels = entry.number("N", "batch", "bs", default=1), entry.number("C", "channels", "in_channels", "C_in")
+    height = entry.number("H", "height", "size")
+    width = entry.number("W", "width", default=height)
+    kernel = entry.number("k", "kernel", "kernel_size", "filter", default=int(window.group(1)) if window else None)
+    out_channels = entry.number("out", "out_channels", "C_out", "K", default=channels)
     dtype = entry.element("fp32")
     rows, columns = height - kernel + 1, width - kernel + 1
     if dtype not in _BYTES or channels % 128 or out_channels % 128 or channels > 1024 or out_channels > 1024:
@@ -99,14 +107,12 @@ def _vgg(depth: str, size: int) -> list[Layer | Pool]:
 
 
 def _network(entry: Entry, kind: str, depth: str) -> Case:
-    image = re.fullmatch(r"(\d+)x(\d+)", str(entry.shapes.get("Image Size", "224x224")))
-    if image is None or image.group(1) != image.group(2) or not 64 <= int(image.group(1)) <= 512:
+    image = re.fullmatch(r"(\d+)(?:x(\d+))?", str(entry.get("Image Size") or "224x224"))
+    if image is None or (image.group(2) or image.group(1)) != image.group(1) or not 64 <= int(image.group(1)) <= 512:
         raise Skip("image size is no square of 64 to 512")
     if depth not in (_RESNETS if kind == "resnet" else _VGGS):
         raise Skip(f"{kind}{depth} is unknown")
-    if entry.rate:
-        raise Skip("a rate over several cores")
-    size, batch = int(image.group(1)), entry.number("Batch Size", "batch", default=1)
+    size, batch = int(image.group(1)), entry.number("Batch Size", "batch", "bs", default=1)
     if batch > 512:
         raise Skip("a batch over 512")
     layers = tuple((_resnet if kind == "resnet" else _vgg)(depth, size))
@@ -116,8 +122,10 @@ def _network(entry: Entry, kind: str, depth: str) -> Case:
     flops = sum(2.0 * x.channels * x.out_channels * x.kernel**2 * x.size**2 for x in products)
     given = 4.0 * batch * 3 * size**2
     copied = host_ns(given, 4000.0 * batch) if "host" in entry.measures else 0.0
+    waiting = WORKERS if "host" in entry.measures and "throughput" in str(entry.extra.get("source", "")) else 1
     return Case(
         NAME, target.name, batch * flops, 2.0 * weights + given, "bf16",
-        lambda: launched(target, convolution.network_ns(layers, batch, target)) + copied,
-        how="composition: a program per layer, images from the host", key=("network", layers, batch, copied),
+        lambda: waiting * launched(target, convolution.network_ns(layers, batch, target)) + copied,
+        how="composition: a program per layer, images from the host", key=("network", layers, batch, copied, waiting),
+        items=batch if one_core(entry) else 0,
     )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from neuroncore.targets import load_target
 
 from benchmarks.accuracy.case import Case, launched, running
@@ -12,31 +14,49 @@ __all__ = ["NAME", "recognise"]
 
 NAME = "MLP and QKV"
 
+#: The library's words for the two kinds of kernels, and the field's.
+CONTEXT_ENCODING = r"(?<![a-z])cte(?![a-z])|context|prefill"
+TOKEN_GENERATION = r"(?<![a-z])tkg(?![a-z])|token|decod"
+
 _NORMS = {
     "": "", "NO_NORM": "", "NONE": "", "RMS_NORM": "rms", "RMS_NORM_SKIP_GAMMA": "rms_plain", "LAYER_NORM": "layer",
 }  # fmt: skip
-_FUNCTIONS = {"SILU": "silu", "GELU": "gelu", "GELU_TANH_APPROX": "gelu", "RELU": "relu", "SWISH": "silu"}
+_SCALES = {"": "", "NONE": "", "NO_QUANT": "", "ROW": "row", "STATIC": "static"}
+_FUNCTIONS = {
+    "SILU": "silu",
+    "GELU": "gelu",
+    "GELU_TANH_APPROX": "gelu",
+    "RELU": "relu",
+    "SWISH": "silu",
+    "GELU_TANH": "gelu",
+    "GELU_NEW": "gelu",
+}
 
 
 def recognise(entry: Entry) -> Case | None:
     """MLP and QKV kernels of the library."""
     workload = entry.workload.lower()
-    if "mlp_cte" in workload:
+    kernel = re.search(r"(?<![a-z])(mlp|qkv)(?![a-z])", workload)
+    if kernel is None or workload.startswith("model"):
+        return None
+    if re.search(TOKEN_GENERATION, workload):
+        return _decode(entry) if kernel.group(1) == "mlp" else _qkv(entry)
+    if re.search(CONTEXT_ENCODING, workload):
+        if kernel.group(1) == "qkv":
+            raise Skip("the library's QKV kernel for context encoding has no program here")
         return _prefill(entry)
-    if "mlp_tkg" in workload:
-        return _decode(entry)
-    if "qkv_tkg" in workload:
-        return _qkv(entry)
     return None
 
 
 def cores(entry: Entry) -> int:
-    """Physical cores that run it: LNC 1 or 2.
+    """Physical cores that run it, LNC 1 or 2: a field, or named in the workload; one if the entry does not say.
 
     Raises:
         Skip: another number.
     """
-    count = entry.number("vnc_degree", "lnc_degree", "lnc", default=1)
+    named = re.search(r"(?<![a-z])[lv]nc[ =_-]?(\d)", f"{entry.workload} {entry.measures}".lower())
+    default = int(named.group(1)) if named and named.group(1) != "0" else 1
+    count = entry.number("vnc_degree", "lnc_degree", "lnc", "num_cores", default=default)
     if count > 2:
         raise Skip("more than two physical cores per logical one")
     return count
@@ -48,7 +68,7 @@ def norm(entry: Entry) -> str:
     Raises:
         Skip: unknown.
     """
-    name = entry.word("norm_type").upper()
+    name = entry.word("norm_type", "norm").upper()
     if name not in _NORMS:
         raise Skip(f"norm type {name} is unknown")
     return _NORMS[name]
@@ -60,18 +80,38 @@ def function(entry: Entry) -> str:
     Raises:
         Skip: unknown.
     """
-    name = entry.word("act_fn_type", "SiLU").upper()
+    name = entry.word("act_fn_type", "act_fn", "activation", default="SiLU").upper()
     if name not in _FUNCTIONS:
         raise Skip(f"activation {name} is unknown")
     return _FUNCTIONS[name]
 
 
+def quantization(entry: Entry) -> str:
+    """How the weights are scaled: "" (none), "row" or "static".
+
+    Raises:
+        Skip: unknown.
+    """
+    name = entry.word("quantization_type", "quant_type").upper()
+    if name not in _SCALES:
+        raise Skip(f"quantization type {name} is unknown")
+    return _SCALES[name]
+
+
+def _widths(entry: Entry) -> tuple[int, int]:
+    hidden = entry.number("hidden", "hidden_dim", "hidden_size")
+    return hidden, entry.number("intermediate", "intermediate_size")
+
+
 def _prefill(entry: Entry) -> Case:
-    rows = entry.number("batch", default=1) * entry.number("seqlen", "seq")
-    hidden, intermediate = entry.number("hidden", "hidden_dim"), entry.number("intermediate")
+    rows = entry.number("batch", "bs", default=1) * entry.number("seqlen", "seq", "seq_len")
+    hidden, intermediate = (
+        entry.number("hidden", "hidden_dim", "hidden_size"),
+        entry.number("intermediate", "intermediate_size"),
+    )
     if hidden % 128:
         raise Skip("hidden size is no multiple of 128")
-    quantized = entry.word("quantization_type", "NONE").upper() not in ("NONE", "")
+    quantized = bool(quantization(entry))
     p = mlp_prefill.MlpPrefill(
         cores(entry), rows, hidden, intermediate, norm(entry), entry.flag("fused_add"), entry.flag("store_add"),
         not entry.flag("skip_gate"), entry.flag("gate_bias") and not entry.flag("skip_gate"), entry.flag("up_bias"),
@@ -95,14 +135,15 @@ def _prefill(entry: Entry) -> Case:
 
 
 def _decode(entry: Entry) -> Case:
-    tokens = entry.number("batch", default=1) * entry.number("seqlen", "seq", default=1)
-    hidden, intermediate = entry.number("hidden", "hidden_dim"), entry.number("intermediate")
+    tokens = entry.number("batch", "bs", default=1) * entry.number("seqlen", "seq", "seq_len", default=1)
+    hidden, intermediate = (
+        entry.number("hidden", "hidden_dim", "hidden_size"),
+        entry.number("intermediate", "intermediate_size"),
+    )
     count = cores(entry)
     if hidden % (128 * count) or tokens > 128:
         raise Skip("hidden size is no multiple of 128 per core, or more than 128 tokens")
-    scales = {"NONE": "", "": "", "ROW": "row", "STATIC": "static"}.get(entry.word("quant_type", "NONE").upper())
-    if scales is None:
-        raise Skip("quantization type is unknown")
+    scales = quantization(entry)
     gate = not (entry.flag("skip_gate_proj") or entry.flag("skip_gate"))
     p = mlp_decode.MlpDecode(
         count, tokens, hidden, intermediate, norm(entry), entry.flag("fused_add"), entry.flag("store_add"), gate,
@@ -124,12 +165,12 @@ def _decode(entry: Entry) -> Case:
 
 
 def _qkv(entry: Entry) -> Case:
-    tokens = entry.number("batch", default=1) * entry.number("seqlen", "seq", default=1)
-    hidden, columns = entry.number("hidden_dim", "hidden"), entry.number("fused_qkv_dim")
+    tokens = entry.number("batch", "bs", default=1) * entry.number("seqlen", "seq", "seq_len", default=1)
+    hidden, columns = entry.number("hidden_dim", "hidden", "hidden_size"), entry.number("fused_qkv_dim", "qkv_dim")
     count = cores(entry)
     if hidden % (128 * count) or tokens > 128:
         raise Skip("hidden size is no multiple of 128 per core, or more than 128 tokens")
-    quantized = entry.word("quantization_type", "NONE").upper() not in ("NONE", "")
+    quantized = bool(quantization(entry))
     p = qkv_decode.QkvDecode(
         count, tokens, hidden, columns, norm(entry), entry.flag("fused_add"), entry.flag("qkv_bias"), quantized
     )

@@ -28,38 +28,57 @@ _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 TUTORIAL_BYTES_PER_SECOND = 1.045e11
 
 _VERSIONS = {
-    "tiled": "tiled", "v2": "tiled", "hoist_load": "hoisted", "hoist_loads": "hoisted", "v3": "hoisted",
+    "tiled": "tiled", "v2": "tiled", "hoist_load": "hoisted", "hoist_loads": "hoisted", "hoisted": "hoisted",
+    "v3": "hoisted",
     "block_free": "block_free", "block_free_dimension": "block_free", "v4": "block_free",
-    "fully_optimized": "blocked", "fully optimised": "blocked", "v5": "blocked",
+    "fully_optimized": "blocked", "fully_optimised": "blocked", "blocked": "blocked", "v5": "blocked",
 }  # fmt: skip
 
 
 def recognise(entry: Entry) -> Case | None:
     """Products of two dense matrices, alone or with a norm fused."""
     workload = entry.workload.lower()
-    tutorial = re.match(r"nki (?:matmul tutorial, version|optimisation guide matmul|matmul tutorial) (\w+)", workload)
-    if tutorial:
-        return _tutorial(entry, tutorial.group(1), old=entry.target in ("trn1", "inf2"))
-    if "without device wait" in workload:
-        raise Skip("host's time to enqueue, nothing of the device in it")
-    if workload.startswith(("matmul torch.matmul", "torch.matmul")):
-        # A compiled product: blocked in all three dimensions as the tutorial's last version.
-        return _tutorial(entry, "fully_optimized", old=False)
-    if workload.startswith("matmul nki"):
-        return _tutorial(entry, "fully_optimized", old=False)
-    if workload.startswith("autocomp gemm step"):
-        if workload.split()[-1] != "0":
-            raise Skip("kernel found by a search, its program is not published in a usable form")
-        return _tutorial(entry, "tiled", old=False)
     if workload.startswith("nkibench"):
         return _nkibench(entry, workload)
-    return None
+    if workload.startswith("model") or not re.search(r"matmul|matrix multipl|(?<![a-z])gemm(?![a-z])", workload):
+        return None
+    if re.search(r"without device wait|enqueue|dispatch", f"{workload} {entry.measures.lower()}"):
+        raise Skip("host's time to enqueue, nothing of the device in it")
+    if re.search(r"(?<![a-z])mx|double.?row|collective|blockwise|all.?gather", workload) or _host_wall(entry):
+        return None
+    step = re.search(r"autocomp.*step (\d+)", workload)
+    if step:
+        if step.group(1) != "0":
+            raise Skip("kernel found by a search, its program is not published in a usable form")
+        return _tutorial(entry, "tiled", old=False)
+    version = next((v for v in re.findall(r"[a-z]+(?:[_ -][a-z]+)*\d?|v\d", workload) if _version(v)), None)
+    tutorial = re.search(r"tutorial|guide", workload)
+    if tutorial and version is None:
+        found = re.search(r"version (\w+)|matmul (\w+)", workload)
+        raise Skip(f"matmul version {next((g for g in found.groups() if g), '') if found else ''} is unknown")
+    # A compiled product and the one that its authors call fully optimised: blocked in all three dimensions as the
+    # tutorial's last version.
+    return _tutorial(entry, version or "fully_optimized", old=bool(tutorial) and entry.target in ("trn1", "inf2"))
+
+
+def _host_wall(entry: Entry) -> bool:
+    """Whether the host's time is all there is: copies, dispatch and, per call, no amortisation."""
+    measures = entry.measures.lower()
+    return re.search(r"(?<!no )host|wall", measures) is not None and "device wait" not in measures
+
+
+def _version(words: str) -> str | None:
+    """The kind of a version that some words end in, with any separators."""
+    plain = re.sub(r"[ -]", "_", words)
+    return next((kind for name, kind in _VERSIONS.items() if plain == name or plain.endswith(f"_{name}")), None)
 
 
 def _sizes(entry: Entry) -> tuple[int, int, int]:
     if "d0" in entry.shapes:
         return entry.number("d0"), entry.number("d1"), entry.number("d2")
-    return entry.number("M"), entry.number("K"), entry.number("N")
+    if entry.get("M") is None and entry.get("n") is not None:
+        return (entry.number("n"),) * 3
+    return entry.number("M", "m"), entry.number("K", "k"), entry.number("N", "n")
 
 
 def _case(entry: Entry, m: int, k: int, n: int, dtype: str, predict: Callable[[], float], key: object) -> Case:
@@ -69,11 +88,10 @@ def _case(entry: Entry, m: int, k: int, n: int, dtype: str, predict: Callable[[]
 
 
 def _tutorial(entry: Entry, version: str, *, old: bool) -> Case:
-    kind = _VERSIONS.get(version)
+    kind = _version(version)
+    assert kind is not None
     m, k, n = _sizes(entry)
     dtype = entry.element("bf16")
-    if kind is None:
-        raise Skip(f"matmul version {version} is unknown")
     if dtype not in _BYTES or m % 128 or k % 128 or n % 512:
         raise Skip("sizes are no multiples of a tile, or a dtype the kernel lacks")
     target = load_target(entry.target)
@@ -113,7 +131,13 @@ def tutorial_ns(kind: str, m: int, k: int, n: int, dtype: str, target: Target) -
 def _nkibench(entry: Entry, workload: str) -> Case | None:
     target = load_target(entry.target)
     name = workload.rsplit(maxsplit=1)[-1]
-    for prefix in ("matmul_k", "transpose_matmul", "rmsnorm_matmul", "add_rmsnorm_matmul", "matmul_add_rmsnorm"):
+    kinds = ("matmul_k", "transpose_matmul", "rmsnorm_matmul", "add_rmsnorm_matmul", "matmul_add_rmsnorm", "lora",
+        "swiglu", "bmm")  # fmt: skip
+    if not name.startswith(kinds):
+        return None
+    if entry.element("fp32") != "fp32":
+        raise Skip("a dtype the kernel lacks")
+    for prefix in kinds[:5]:
         if name.startswith(prefix):
             m, k, n = _sizes(entry)
             predict = partial(_nkibench_ns, prefix, m, k, n, target)
@@ -132,8 +156,8 @@ def _nkibench(entry: Entry, workload: str) -> Case | None:
             ),
             key=("lora or swiglu", m, k, n, rank),
         )  # fmt: skip
-    if name.startswith("bmm_"):
-        batch = entry.number("B")
+    if name.startswith("bmm"):
+        batch = entry.number("B", "batch")
         m, k, n = _sizes(entry)
         if k > 128:
             raise Skip("contraction longer than 128")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from neuroncore.targets import Target, load_target
 
-from benchmarks.accuracy.case import Case, host_ns, launched
+from benchmarks.accuracy.case import Case, host_ns, launched, one_core
 from benchmarks.accuracy.collectives import collective_ns
 from benchmarks.accuracy.entries import Entry, Skip
 from benchmarks.kernels import attention_decode, mlp_decode, qkv_decode
@@ -24,8 +24,8 @@ from benchmarks.kernels.transformer import EncoderLayer, layers_ns
 
 __all__ = ["NAME", "recognise"]
 
-NAME = "models"
-ENCODERS, DECODERS, OTHERS = "encoder models", "decoder models", "other models"
+NAME = "other models"
+ENCODERS, DECODERS = "encoder models", "decoder models"
 
 
 @dataclass(frozen=True)
@@ -121,15 +121,36 @@ CONFIGURATIONS: tuple[tuple[str, Encoder | Decoder], ...] = (
 
 def recognise(entry: Entry) -> Case | None:
     """Entries whose workload is "model: name"."""
-    if not entry.workload.lower().startswith("model:"):
+    named = re.match(r"model\b[: ]*(.*)", entry.workload.lower(), re.DOTALL)
+    if named is None:
         return None
-    name = entry.workload.split(":", 1)[1].strip().lower()
-    if "training" in name or "tuning" in name or "seq/s" in entry.unit:
+    name = re.sub(r"[\s_]+", "-", named.group(1).strip())
+    if re.search(r"train|tuning", name) or ("seq/s" in entry.unit and entry.get("Globalbatch")):
         raise Skip("training throughput of a cluster is not modelled")
     found = next((c for pattern, c in CONFIGURATIONS if re.search(pattern, name)), None)
     if found is None:
         raise Skip("a model that is no plain encoder or decoder, or of unknown size")
-    return _encoder(entry, found) if isinstance(found, Encoder) else _decoder(entry, found)
+    try:
+        return _encoder(entry, found) if isinstance(found, Encoder) else _decoder(entry, found)
+    except Skip as skip:
+        raise Skip(str(skip), ENCODERS if isinstance(found, Encoder) else DECODERS) from None
+
+
+def _ranks(entry: Entry) -> int:
+    """Tensor-parallel degree: beside the shapes, in them, or in the workload's name; one if the entry does not say.
+
+    Raises:
+        Skip: no integer of 1 to 256.
+    """
+    named = re.search(r"(?<![a-z])tp[ =_-]?(\d+)", entry.workload.lower())
+    value = entry.extra.get("tp")
+    for name in ("tp", "tp_degree", "tensor_parallel"):
+        value = entry.shapes.get(name, entry.shapes.get(name.upper())) if value is None else value
+    value = named.group(1) if value is None and named else value
+    text = "1" if value is None else str(value)
+    if not re.fullmatch(r"\d{1,3}(\.0)?", text) or not 0 < float(text) <= 256:
+        raise Skip("tensor-parallel degree is no integer of 1 to 256")
+    return int(float(text))
 
 
 def _batch(entry: Entry) -> int:
@@ -139,16 +160,18 @@ def _batch(entry: Entry) -> int:
 def _encoder(entry: Entry, c: Encoder) -> Case:
     batch = _batch(entry)
     if c.patch:
-        size = re.fullmatch(r"(\d+)x(\d+)", str(entry.shapes.get("Image Size", "224x224")))
-        if size is None or not 0 < int(size.group(1)) <= 4096:
-            raise Skip("image size is no WxH")
-        length = (int(size.group(1)) // c.patch) * (int(size.group(2)) // c.patch) + 1
+        size = re.fullmatch(r"(\d+)(?:x(\d+))?", str(entry.get("Image Size") or "224x224"))
+        sides = [int(s or size.group(1)) for s in size.groups()] if size else [0]
+        if not all(c.patch <= side <= 4096 for side in sides):
+            raise Skip("image size is no WxH of a patch to 4096")
+        length = (sides[0] // c.patch) * (sides[1] // c.patch) + 1
     else:
-        length = entry.number("Sequence Length", "seq", "length")
+        length = entry.number("Sequence Length", "seq", "seq_len", "seqlen", "length")
     if not 0 < length <= 512 or batch > 4096:
         raise Skip("longer than 512 tokens or a batch over 4096: attention of one tile does not fit")
-    if entry.extra.get("tp") not in (None, "1", 1):
-        raise Skip("tensor-parallel encoder")
+    ranks = _ranks(entry)
+    if c.heads % ranks:
+        raise Skip("heads that the tensor-parallel degree does not divide")
     layer = EncoderLayer(batch, length, c.hidden, c.inner, c.heads)
     target = load_target(entry.target)
     parameters = 4 * c.hidden**2 + 2 * c.hidden * c.inner
@@ -164,27 +187,33 @@ def _encoder(entry: Entry, c: Encoder) -> Case:
         2.0 * tokens * c.hidden * c.vocabulary / target.peak_flops_per_second("bf16"),
         (2.0 * c.hidden + 4.0 * tokens) * c.vocabulary / target.hbm_bytes_per_second,
     )
+
+    def predict() -> float:
+        # Of the heads and of the inner width a rank has its part; sums of hidden states follow attention and MLP.
+        reduce = collective_ns("all_reduce", ranks, 2.0 * tokens * c.hidden)
+        program = (layers_ns(layer, c.layers, target) + head * 1e9) / ranks + 2 * c.layers * reduce
+        return launched(target, program) + copied
+
     return Case(
         ENCODERS,
         target.name,
         flops,
         2.0 * (weights + tokens * c.hidden) + returned / 2,
         "bf16",
-        lambda: launched(target, layers_ns(layer, c.layers, target)) + head * 1e9 + copied,
+        predict,
+        cores=ranks,
         how="composition: layers as one program, results to the host",
-        key=(layer, c.layers, c.vocabulary, copied),
+        key=(layer, c.layers, c.vocabulary, copied, ranks),
+        items=batch if one_core(entry) or ranks > 1 else 0,
     )
 
 
 def _decoder(entry: Entry, c: Decoder) -> Case:
     batch = _batch(entry)
-    length = entry.number("Sequence Length", "Input Length", "seq")
+    length = entry.number("Sequence Length", "context", "seq", "seq_len", "Input Length")
     if c.cross:
         length = entry.number("Output Length", default=length)
-    ranks = entry.extra.get("tp", 1)
-    ranks = int(ranks) if str(ranks).isdigit() else 0
-    if not 0 < ranks <= 256:
-        raise Skip("tensor-parallel degree is no positive integer")
+    ranks = _ranks(entry)
     if batch > 64 or length > 1 << 20:
         raise Skip("more than 64 sequences or a cache over a million")
     if "token" not in entry.unit.lower() and "tok" not in entry.unit.lower():
@@ -210,7 +239,7 @@ def _decoder(entry: Entry, c: Decoder) -> Case:
     flops = 2.0 * batch * weights + 2.0 * batch * keys * c.layers * c.heads * c.width * 2
     return Case(
         DECODERS, target.name, flops, 2.0 * (weights + cache), "bf16", predict, cores=ranks,
-        how="composition: kernels per layer and collectives", key=(c, part, ranks),
+        how="composition: kernels per layer and collectives", key=(c, part, ranks), items=batch,
     )  # fmt: skip
 
 

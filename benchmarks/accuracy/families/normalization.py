@@ -21,19 +21,19 @@ NAME = "normalization"
 def recognise(entry: Entry) -> Case | None:
     """RMSNorm ops."""
     workload = entry.workload.lower()
-    if "rmsnorm" not in workload and "rms_norm" not in workload:
+    if not re.search(r"rms[ _-]?norm", workload) or workload.startswith(("model", "nkibench")):
         return None
-    if "rmsnorm_quant" in workload:
+    if "quant" in workload:
         return _quantized(entry)
     if "qkv" in workload:
         return _projection(entry)
     if "nki" in workload:
         return None
-    shape = entry.shapes.get("x")
+    shape = next((v for v in map(entry.get, ("x", "shape", "input")) if v is not None), None)
     if not isinstance(shape, list) or len(shape) != 2 or not all(isinstance(s, int) and 0 < s < 1 << 20 for s in shape):
         raise Skip("RMSNorm without the shape of x")
     op = re.search(r"aten::(\w+)", workload)
-    kind = op.group(1) if op else "fused" if "fused" in workload else "compiled" if "compile" in workload else ""
+    kind = op.group(1) if op else "compiled" if "compile" in workload else "fused" if "fused" in workload else ""
     rows, columns = shape
     spec = TensorSpec((rows, columns), entry.element("bf16"), (columns, 1))
     target = load_target(entry.target)
@@ -55,7 +55,7 @@ def recognise(entry: Entry) -> Case | None:
         NAME,
         target.name,
         float(elements * (calls if op else 4)),
-        2.0 * elements * (2 * calls if op else 3),
+        4.0 * elements * (calls if op else 1),
         "fp32",
         predict,
         how="the compiler's programs",
@@ -64,8 +64,8 @@ def recognise(entry: Entry) -> Case | None:
 
 
 def _projection(entry: Entry) -> Case:
-    tokens = entry.number("b", "batch", default=1) * entry.number("seq", "seqlen")
-    hidden, columns = entry.number("dim", "hidden"), entry.number("d_head", "n")
+    tokens = entry.number("b", "batch", "bs", default=1) * entry.number("seq", "seqlen", "seq_len")
+    hidden, columns = entry.number("dim", "hidden", "hidden_dim"), entry.number("d_head", "n", "fused_qkv_dim")
     dtype = entry.element("bf16")
     if dtype not in ("bf16", "fp16", "fp32") or hidden % 128 or hidden > 8192 or columns > 4096:
         raise Skip("sizes are no multiples of a tile, or weights that do not fit the SBUF")
@@ -81,10 +81,11 @@ def _projection(entry: Entry) -> Case:
 
 def _quantized(entry: Entry) -> Case:
     count = cores(entry)
-    tokens, hidden = entry.number("batch", default=1) * entry.number("seqlen", "seq"), entry.number("hidden")
+    tokens = entry.number("batch", "bs", default=1) * entry.number("seqlen", "seq", "seq_len")
+    hidden = entry.number("hidden", "hidden_dim", "hidden_size")
     if hidden > 1 << 14 or tokens < count:
         raise Skip("a row that does not fit a partition, or fewer rows than cores")
-    norm, bound = not entry.flag("quant_only"), entry.shapes.get("lower_bound")
+    norm, bound = not entry.flag("quant_only"), entry.get("lower_bound")
     clipped = isinstance(bound, (int, float)) and bound > 0
     target = load_target(entry.target)
     share = -(-tokens // count)

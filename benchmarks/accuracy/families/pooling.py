@@ -17,12 +17,13 @@ _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 def recognise(entry: Entry) -> Case | None:
-    """Average pooling in two dimensions."""
+    """Pooling in two dimensions by equal windows (a maximum costs what a sum does), or adaptive by windows of any."""
     workload = entry.workload.lower()
-    if not re.search(r"(avg|average)_?\s?pool", workload):
+    if workload.startswith("model") or not re.search(r"(avg|average|max)[a-z]*[_ ]?pool", workload):
         return None
-    batch, channels = entry.number("N", "batch", default=1), entry.number("C", "channels")
-    height, width = entry.number("H", "height"), entry.number("W", "width", default=entry.number("H", "height"))
+    batch, channels = entry.number("N", "batch", "bs", default=1), entry.number("C", "channels", default=128)
+    height = entry.number("H", "height", "size")
+    width = entry.number("W", "width", default=height)
     dtype = entry.element("fp32")
     if dtype not in _BYTES or height * width > 1 << 14 or batch * channels > 1 << 16:
         raise Skip("a plane that does not fit a partition twice, or a dtype the kernel lacks")
@@ -31,7 +32,8 @@ def recognise(entry: Entry) -> Case | None:
     target = load_target(entry.target)
     size = _BYTES[dtype]
     if "adaptive" in workload:
-        out = (entry.number("out", "out_h"), entry.number("out_w", default=entry.number("out", "out_h")))
+        rows = entry.number("out", "out_h", "output_size")
+        out = (rows, entry.number("out_w", default=rows))
         if out[0] > height or out[1] > width:
             raise Skip("more windows than elements")
         windows = out[0] * out[1]
@@ -41,9 +43,9 @@ def recognise(entry: Entry) -> Case | None:
             lambda: launched(target, pooling.adaptive(batch, channels, height, width, out, dtype, target)),
             key=("adaptive", batch, channels, height, width, out, dtype),
         )  # fmt: skip
-    pool = entry.number("pool", "pool_size", "k")
-    if height % pool or width % pool:
-        raise Skip("windows do not divide the plane")
+    pool = entry.number("pool", "pool_size", "k", "kernel", "kernel_size")
+    if entry.number("stride", default=pool) != pool or height % pool or width % pool:
+        raise Skip("windows that overlap or do not divide the plane")
     return Case(
         NAME, target.name, float(batch * channels * height * width),
         float(size * batch * channels * height * width * (1 + 1 / pool**2)), "fp32",

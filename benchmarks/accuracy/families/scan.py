@@ -18,19 +18,19 @@ NAME = "state-space scans"
 def recognise(entry: Entry) -> Case | None:
     """Mamba kernels in NKI."""
     workload = entry.workload.lower()
-    if "mamba" not in workload:
+    if not re.search(r"mamba|(?<![a-z])(ssm|selective scan|state[- ]space)", workload) or workload.startswith("model"):
         return None
     if "nkibench" in workload:
         return _case(entry, scan.Scan(1, 1, entry.number("C"), entry.number("M"), entry.number("S")))
-    version = re.search(r"\bv(\d)\b", workload)
+    version = re.search(r"\bv(?:ersion )?(\d)\b", workload)
     if "nki" not in workload or version is None:
         raise Skip("a scan that is not one of the tutorial's kernels")
     number = int(version.group(1))
     if number not in (1, 2, 3):
         raise Skip(f"scan version {number} is unknown")
     p = scan.Scan(
-        number, entry.number("batch", default=1), entry.number("ch", "channels"), entry.number("seq", "seq_len"),
-        entry.number("state", "state_size"),
+        number, entry.number("batch", "bs", default=1), entry.number("ch", "channels"),
+        entry.number("seq", "seq_len", "seqlen"), entry.number("state", "state_size", default=16),
     )  # fmt: skip
     return _case(entry, p)
 

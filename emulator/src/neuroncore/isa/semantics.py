@@ -162,9 +162,12 @@ FUNCTIONS: dict[str, Callable[[F32], F32]] = {
 }
 
 #: The function table each activation needs; "" = built into the engine, never loaded. Public sources name the cost of
-#: a switch but not which functions share a table: one table per function is our estimate.
+#: a switch but not which functions share a table: one table per function is our estimate. Reciprocal has none: the SiLU
+#: and AdamW of NKIBench (split calibrate) alternate it with exp and sqrt every 512 columns, and their published times
+#: and ScalarE active times leave no room for loads.
 FUNCTION_TABLES = {
-    name: "" if name in ("copy", "identity", "abs", "sign", "square", "relu") else name for name in FUNCTIONS
+    name: "" if name in ("copy", "identity", "abs", "sign", "square", "relu", "reciprocal") else name
+    for name in FUNCTIONS
 }
 
 # Instructions ---------------------------------------------------------------------------------------------------------
