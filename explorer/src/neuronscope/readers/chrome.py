@@ -10,59 +10,36 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from neuronscope.readers import json_events, pairs, places
+from neuronscope.readers.arrows import arrow_ends
+from neuronscope.readers.categories import EXPORTED, KNOWN, device_role_of, role_of
 from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest, too_long
+from neuronscope.readers.faults import counted, fault_row
+from neuronscope.readers.file_ids import numbers_of
 from neuronscope.readers.file_rows import FileRows
-from neuronscope.readers.json_events import Columns, Document, Fault, Source
-from neuronscope.readers.keys import codes_of
-from neuronscope.readers.narrow import Dictionary, constant, narrow, rows_of
+from neuronscope.readers.json_events import Columns, Document, Source
+from neuronscope.readers.narrow import constant, narrow, rows_of
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.scratch import CHUNK_ROWS, Scratch, ranges, rows_where
 from neuronscope.readers.texts import Texts
-from neuronscope.readers.trace import TEXT_PID, ArrowEnds, Buckets, Events, Int8, Role, Trace, concat_events, merged
+from neuronscope.readers.trace import (
+    ArrowEnds,
+    Buckets,
+    Events,
+    Int8,
+    Role,
+    Trace,
+    concat_events,
+    merged,
+    order_by_start,
+)
+from neuronscope.readers.trace_header import describe
 from neuronscope.readers.wording import printable
 
 __all__ = ["read_trace"]
 
-_ROLES = {
-    "cpu_op": Role.OP,
-    "operator": Role.OP,
-    "user_annotation": Role.ANNOTATION,
-    "python_function": Role.PYTHON,
-    "privateuse1_runtime": Role.DISPATCH,
-    "privateuse1_driver": Role.DRIVER,
-    "kernel": Role.DEVICE,
-    "concurrent_kernel": Role.DEVICE,
-    "gpu_memcpy": Role.MEMCPY,
-    "memcpy": Role.MEMCPY,
-    "gpu_memset": Role.MEMSET,
-    "memset": Role.MEMSET,
-    "gpu_user_annotation": Role.DEVICE_ANNOTATION,
-    "mtia_ccp_events": Role.DEVICE,
-    "cuda_sync": Role.DEVICE_ANNOTATION,  # a stream waits: drawn on the device, never its time
-    "cuda_event": Role.DEVICE_ANNOTATION,
-    "mtia_insight": Role.DEVICE_ANNOTATION,
-    "hpu_op": Role.RUNTIME,
-    "overhead": Role.OVERHEAD,
-    "runtime": Role.RUNTIME,
-    "driver": Role.RUNTIME,
-    "trace": Role.SPAN,
-}
-_EXPORTED = {  # categories of our export: kinds of tracks
-    "framework": Role.OP,
-    "stream": Role.DRIVER,
-    "runtime": Role.RUNTIME,
-    "device": Role.DEVICE,
-    "copy": Role.MEMCPY,
-    "engine": Role.ENGINE,
-    "queue": Role.ENGINE,
-}
-_RUNTIME = re.compile(r"(cuda|hip|roc|xpu|mtia|hpu|npu|glow|musa|maca)\w*_(runtime|driver)$")
-_KNOWN = frozenset(_ROLES) | {"ac2g", "fwdbwd", "cpu_instant_event"}
 _INSTANTS = ("i", "I", "R", "n", "p", "C", "P", "N", "O", "D", "c", "v", "V", "(", ")")
 _TIMED = ("X", "B", "E", "b", "e", "S", "F", "T", "s", "t", "f", *_INSTANTS)
 _IN_NS = 2  # `has_ts` of a time in nanoseconds
@@ -70,24 +47,6 @@ _DEVICE_ROWS = (Role.DEVICE, Role.MEMCPY, Role.MEMSET, Role.DEVICE_ANNOTATION, R
 _SAMPLED = 256  # of as many times one is looked at to find ranges of time with equal numbers of events
 _ZERO_TIME_NS = 86_400 * 10**9  # a time of 0 is no time when all others are later than this
 _UNKNOWN_NS = (2**32 - 1) * 1000
-_MESSAGES = {
-    "second_document": "another JSON document follows the first one in this file; its events are not shown",
-    "truncated": "the file ends inside an event; that event is lost",
-    "truncated_gzip": "the compressed file is cut short; what was readable is shown",
-    "damaged_gzip": "the compressed data are damaged; what was readable is shown",
-    "gzip_members": "several gzip members in one file; all are read",
-    "gzip_trailer": "bytes after the end of the gzip data are ignored",
-    "no_list": "no list around the events; all that follow one another are read",
-    "no_closing_bracket": "the list of events has no closing bracket; all its events are read",
-    "trailing_bytes": "bytes after the end of the document are ignored",
-    "skipped": "events beyond repair are left out",
-    "garbage": "bytes between events are ignored",
-    "damaged_header": "a header field can't be read",
-    "utf16": "the text is not UTF-8",
-    "too_deep": "events nested too deeply are left out",
-    "not_an_event": "the list of events holds other values, which are left out",
-}
-_NOTES = frozenset({"no_list", "no_closing_bracket", "utf16", "gzip_members"})
 
 
 def read_trace(path: Path, progress: Callable[[float], None] | None = None, scratch: Path | None = None) -> Trace:
@@ -102,17 +61,6 @@ def read_trace(path: Path, progress: Callable[[float], None] | None = None, scra
     document = json_events.parse(source, str(path), progress, columns)
     document.faults = {**source.faults, **document.faults}
     return _Chrome(document, printable(path, name_only=True), source, columns).trace()
-
-
-class _Numbers:
-    """Process or thread ids of rows as int64, from one number per distinct text."""
-
-    def __init__(self, table: Int64, codes: npt.NDArray[Any]) -> None:
-        self._table = table
-        self._codes = codes
-
-    def __getitem__(self, rows: Any) -> Any:
-        return self._table[self._codes[rows]]
 
 
 class _Chrome:
@@ -132,8 +80,8 @@ class _Chrome:
         base = int64(header.get("baseTimeNanoseconds", 0), 0)
         self.base = base if 0 <= base <= MAX_NS else 0
         self.labels: dict[int, str] = {}
-        self.pid = self._numbers(self.columns.pid, self.labels)
-        self.tid = self._numbers(self.columns.tid, {})
+        self.pid = numbers_of(self.columns.pid, self.labels)
+        self.tid = numbers_of(self.columns.tid, {})
         self.ph = self.columns.ph.dictionary.to_pylist()
         self.ph_code = self.columns.ph.indices.to_numpy()
         self.usable = np.ones(len(self.columns), np.bool_)
@@ -154,7 +102,7 @@ class _Chrome:
         """Leave rows out and say so."""
         self.skipped += len(rows)
         self.mended[rows] = False
-        self.note(kind, len(rows), f"{_events(len(rows))} {what} left out", "skipped", self.offset(rows))
+        self.note(kind, len(rows), f"{counted(len(rows))} {what} left out", "skipped", self.offset(rows))
 
     def empty(self, rows: Int64) -> Bools:
         """Which of the rows are `{}`, as far as few enough are without a phase to look."""
@@ -196,7 +144,7 @@ class _Chrome:
         self.note(
             "nanosecond_times",
             len(nanoseconds),
-            f"{_events(len(nanoseconds))} with times that are in nanoseconds, not microseconds: read as such",
+            f"{counted(len(nanoseconds))} with times that are in nanoseconds, not microseconds: read as such",
             "repaired",
             self.offset(nanoseconds),
         )
@@ -207,7 +155,8 @@ class _Chrome:
 
     def trace(self) -> Trace:
         for kind, fault in self.document.faults.items():
-            self.note_fault(kind, fault)
+            if fault.count:
+                self.report.append(fault_row(kind, fault, self.file))
         self.process_names: dict[int, str] = {}
         self.thread_names: dict[tuple[int, int], str] = {}
         self.metadata()
@@ -244,21 +193,12 @@ class _Chrome:
             repaired=int(self.mended.sum()),
             skipped=self.skipped,
         )
-        self.describe(trace)
+        describe(trace, self.document.header)
         return trace
-
-    def note_fault(self, kind: str, fault: Fault) -> None:
-        if kind.startswith("repaired: "):
-            self.note(
-                "repaired", fault.count, f"{fault.detail} in {_events(fault.count)}; mended", "repaired", fault.offset
-            )
-            return
-        action = "kept" if kind in _NOTES else "partial" if kind in ("truncated_gzip", "damaged_gzip") else "skipped"
-        self.note(kind, fault.count, f"{_MESSAGES.get(kind, kind)} ({fault.detail})", action, fault.offset)
 
     def format(self) -> str:
         header = self.document.header
-        if "schemaVersion" in header or _KNOWN & {c.lower() for c in self.columns.cat.dictionary.to_pylist()}:
+        if "schemaVersion" in header or KNOWN & {c.lower() for c in self.columns.cat.dictionary.to_pylist()}:
             return "torch.profiler trace"
         return "chrome trace"
 
@@ -267,43 +207,45 @@ class _Chrome:
     def complete(self) -> Int64:
         """The X rows; what has to be taken for another duration is reported."""
         rows = self.rows("X")
-        found: dict[str, list[Int64]] = {name: [rows[:0]] for name in ("negative", "none", "unknown", "endless")}
-        total, zero = 0.0, [rows[:0]]
+        kinds = ("negative", "none", "unknown", "endless", "zero")
+        found: dict[str, list[Int64]] = {kind: [rows[:0]] for kind in kinds}
+        total, most = 0.0, 0
         for low, high in ranges(len(rows)):
             some = rows[low:high]
             duration = self.columns.dur[some]
             found["negative"].append(some[duration < 0])
             found["none"].append(some[~self.columns.has_dur[some]])
             found["unknown"].append(some[duration == _UNKNOWN_NS])
-            total += float(self.durations(some).sum(dtype=np.float64))
+            found["zero"].append(some[rows_of(self.columns.correlation, some) == 0])
+            meant = self.durations(duration)
+            total += float(meant.sum(dtype=np.float64))
+            most = max(most, int(meant.max()))
         self.longest = longest(total, len(rows))
-        for low, high in ranges(len(rows)):
+        for low, high in ranges(len(rows) if most > self.longest else 0):
             some = rows[low:high]
-            found["endless"].append(some[self.durations(some) > self.longest])
-            zero.append(some[self.columns.correlation[some] == 0])
+            found["endless"].append(some[self.durations(self.columns.dur[some]) > self.longest])
         self.mend("negative_duration", np.concatenate(found["negative"]), "with a negative duration")
         self.mend("no_duration", np.concatenate(found["none"]), "without a readable duration")
         unknown = "with the duration 2^32 - 1, which stands for unknown"
         self.mend("no_duration", np.concatenate(found["unknown"]), unknown)
         self.mend("endless", np.concatenate(found["endless"]), "lasting months")
-        self.note_zero(np.concatenate(zero))
+        self.note_zero(np.concatenate(found["zero"]))
         return rows
 
-    def durations(self, rows: Int64) -> Int64:
+    @staticmethod
+    def durations(duration: Int64) -> Int64:
         """Durations, 0 for those that can't be meant."""
-        duration = self.columns.dur[rows].astype(np.int64)
-        duration[(duration < 0) | (duration == _UNKNOWN_NS)] = 0
-        return duration
+        return np.where((duration < 0) | (duration == _UNKNOWN_NS), 0, duration)
 
     def in_order(self, complete: Int64, paired: Events | None, instants: Int64) -> Events:
         """All intervals and instants in order of start, some at once."""
         count = len(complete) + len(instants) + (len(paired) if paired is not None else 0)
         if count <= CHUNK_ROWS:
-            return concat_events(self.parts(complete, paired, instants)).sorted_by_start()
+            return self.ordered(complete, paired, instants)
         return merged(self.buckets(complete, paired, instants, -(-count // CHUNK_ROWS)), self.scratch)
 
     def buckets(self, complete: Int64, paired: Events | None, instants: Int64, count: int) -> Iterator[Events]:
-        """About `count` parts of the events, each later than the one before."""
+        """About `count` parts of the events, each in order of start and later than the one before."""
         times, drawn = self.columns.ts, None
         if paired is not None and len(paired):
             paired = paired.sorted_by_start()
@@ -320,38 +262,43 @@ class _Chrome:
         cuts.append(len(drawn) if drawn is not None else 0)
         for number in range(len(limits) + 1):
             some = paired.take(np.arange(cuts[number], cuts[number + 1])) if paired is not None else None
-            yield concat_events(self.parts(of_complete.rows(number), some, of_instants.rows(number)))
+            yield self.ordered(of_complete.rows(number), some, of_instants.rows(number))
             self.scratch.forget()
 
-    def parts(self, complete: Int64, paired: Events | None, instants: Int64) -> list[Events]:
-        """Some of each kind as events."""
-        start = self.columns.ts[complete] + self.base
-        duration = self.durations(complete)
+    def ordered(self, complete: Int64, paired: Events | None, instants: Int64) -> Events:
+        """Some events of each kind in order of start."""
+        rows = np.concatenate((complete, instants))
+        start = self.columns.ts[rows] + self.base
+        duration = np.zeros(len(rows), np.int64)
+        duration[: len(complete)] = self.durations(self.columns.dur[complete])
         duration[duration > self.longest] = 0
-        found = [self.events(complete, start, start + duration, self.roles(complete))]
-        if paired is not None:
-            found.append(paired)
-        if len(instants):
-            at = self.columns.ts[instants] + self.base
-            found.append(self.events(instants, at, at, np.full(len(instants), Role.INSTANT, np.int8)))
-        return found
+        roles = np.full(len(rows), Role.INSTANT, np.int8)
+        roles[: len(complete)] = self.roles(complete)
+        if paired is None:  # then the columns need not be moved twice
+            order = order_by_start(start, start + duration)
+            rows, start, duration, roles = rows[order], start[order], duration[order], roles[order]
+        events = self.intervals(rows, start, start + duration, roles)
+        if paired is None:
+            return events
+        parts = events.take(np.arange(len(complete))), paired, events.take(np.arange(len(complete), len(rows)))
+        return concat_events(parts).sorted_by_start()
 
     def mend(self, kind: str, rows: Int64, what: str) -> None:
         """Report rows whose duration is taken for none."""
         self.mended[rows] = True
-        message = f"{_events(len(rows))} {what}: shown with none, counted in no total"
+        message = f"{counted(len(rows))} {what}: shown with none, counted in no total"
         self.note(kind, len(rows), message, "repaired", self.offset(rows))
 
     def roles(self, rows: Int64) -> Int8:
         categories = self.columns.cat.dictionary.to_pylist()
-        table = np.array([_role(category) for category in categories] or [Role.HOST], np.int8)
+        table = np.array([role_of(category) for category in categories] or [Role.HOST], np.int8)
         origin = self.document.header.get("neuronscope")
         if isinstance(origin, dict) and "export" in origin:  # ours, without the tables it carried
-            table = np.array([_EXPORTED.get(category, Role.HOST) for category in categories] or [Role.HOST], np.int8)
+            table = np.array([EXPORTED.get(category, Role.HOST) for category in categories] or [Role.HOST], np.int8)
         roles = table[self.columns.cat.indices.to_numpy()[rows]]
-        unlisted = [bool(c) and _role(c) == Role.HOST and c.lower() not in _KNOWN for c in categories]
+        unlisted = [bool(c) and role_of(c) == Role.HOST and c.lower() not in KNOWN for c in categories]
         if any(unlisted):  # a category of another device: its rows say on which device and stream they ran
-            table_of_devices = np.array([_device_role(category) for category in categories], np.int8)
+            table_of_devices = np.array([device_role_of(category) for category in categories], np.int8)
             there = np.array(unlisted, np.bool_)[self.columns.cat.indices.to_numpy()[rows]]
             there &= (self.columns.device[rows] >= 0) & (self.columns.stream[rows] >= 0)
             roles[there] = table_of_devices[self.columns.cat.indices.to_numpy()[rows[there]]]
@@ -364,7 +311,7 @@ class _Chrome:
             roles[here] = Role.OP
         return roles
 
-    def events(self, rows: Int64, start: Int64, end: Int64, roles: Int8) -> Events:
+    def intervals(self, rows: Int64, start: Int64, end: Int64, roles: Int8) -> Events:
         columns = self.columns
         index = pa.array(rows)
         device_row = np.isin(roles, _DEVICE_ROWS)
@@ -409,7 +356,7 @@ class _Chrome:
         """Report those of the rows, all with correlation 0, that are on devices."""
         there = rows[np.isin(self.roles(rows), _DEVICE_ROWS)]
         text = (
-            f"{_events(len(there))} on devices with correlation 0, which stands for none: linked by other ids if at all"
+            f"{counted(len(there))} on devices with correlation 0, which stands for none: linked by other ids if at all"
         )
         self.note("correlation_zero", len(there), text, "kept", self.offset(there))
 
@@ -425,7 +372,7 @@ class _Chrome:
         )
         scopes = self.scopes(ids)
         unnamed = int(sum(not text for text, _ in scopes))
-        self.note("no_async_id", unnamed, f"{_events(unnamed)} that begin or end an interval by id have none", "kept")
+        self.note("no_async_id", unnamed, f"{counted(unnamed)} that begin or end an interval by id have none", "kept")
         category = columns.cat.indices.to_numpy()[ids].tolist()
         by_id = pairs.match_by_id(self._ends(ids, zip(category, scopes, strict=True)))
         stray = np.array(by_thread.stray + by_id.stray, np.int64)
@@ -440,7 +387,7 @@ class _Chrome:
         end = np.maximum(start, end)
         unlikely = too_long(start, end)
         self.mend("endless", rows[unlikely], "lasting months")
-        found = self.events(rows, start, np.where(unlikely, start, end), roles)
+        found = self.intervals(rows, start, np.where(unlikely, start, end), roles)
         there = rows[np.isin(roles, _DEVICE_ROWS) & (columns.correlation[rows] == 0)]
         self.note_zero(there)
         of_ends = columns.args.read(last[: len(last) - len(open_rows)]).to_pylist()
@@ -490,60 +437,10 @@ class _Chrome:
     # Arrows and facts
 
     def arrows(self) -> ArrowEnds | None:
+        """The ends of arrows, None when there are none."""
         rows = self.rows("s", "t", "f")
-        if not len(rows):
-            return None
-        columns, scratch = self.columns, self.scratch
         self.note("flow_ends", len(rows), "ends of arrows")
-        phases = np.array([{"s": 0, "t": 1, "f": 2}.get(phase, 0) for phase in self.ph], np.int8)
-        category, names = columns.cat.dictionary.to_pylist(), columns.name.dictionary.to_pylist()
-        kinds, of_kind = scratch.column(), Dictionary()
-        phase, ts, pid, tid = (scratch.column() for _ in range(4))
-        for low, high in ranges(len(rows)):
-            some = rows[low:high]
-            phase.append(phases[self.ph_code[some]])
-            ts.append(columns.ts[some] + self.base)
-            pid.append(self.pid[some])
-            tid.append(self.tid[some])
-            pair = codes_of(columns.cat.indices.to_numpy()[some], columns.name.indices.to_numpy()[some])
-            _, first = np.unique(pair, return_index=True)
-            texts = [
-                category[columns.cat.indices[row].as_py()] or names[columns.name.indices[row].as_py()]
-                for row in some[first].tolist()
-            ]
-            kinds.append(of_kind.codes(pa.DictionaryArray.from_arrays(pa.array(pair), pa.array(texts))))
-        key, number = self.arrow_ids(rows)
-        return ArrowEnds(
-            phase=phase.finish(),
-            key=key,
-            kind=of_kind.array(kinds.finish()),
-            ts=ts.finish(),
-            pid=pid.finish(),
-            tid=tid.finish(),
-            number=number,
-            row=rows,
-        )
-
-    def arrow_ids(self, rows: Int64) -> tuple[Int64, Int64]:
-        """Of each arrow end a number equal for equal ids, and the id as number (-1 if it is none)."""
-        key = self.scratch.column(np.int64)
-        try:
-            for low, high in ranges(len(rows)):
-                key.append(pc.cast(self.columns.ids.read(rows[low:high]).cast(pa.string()), pa.int64()).to_numpy())
-                self.columns.ids.forget()
-            numbers = key.finish()
-            return numbers, numbers
-        except pa.ArrowInvalid:
-            pass  # ids in quotes, or too large for 64 bits: 148 and "148" are the same
-        distinct: dict[bytes, int] = {}
-        codes, values = self.scratch.column(np.int64), self.scratch.column(np.int64)
-        for low, high in ranges(len(rows)):
-            ids = self.columns.ids.read(rows[low:high]).dictionary_encode()
-            texts = [raw.strip(b'"') for raw in ids.dictionary.to_pylist()]
-            indices = ids.indices.to_numpy()
-            codes.append(np.array([distinct.setdefault(text, len(distinct)) for text in texts], np.int64)[indices])
-            values.append(np.array([int64(_text(text)) for text in texts], np.int64)[indices])
-        return codes.finish(), values.finish()
+        return arrow_ends(self.columns, rows, self.pid, self.tid, self.base, self.scratch) if len(rows) else None
 
     def metadata(self) -> None:
         rows = self.rows("M")
@@ -561,92 +458,6 @@ class _Chrome:
             else:
                 self.thread_names.setdefault((int(self.pid[row]), int(self.tid[row])), label)
 
-    def describe(self, trace: Trace) -> None:
-        header = self.document.header
-        devices = header.get("deviceProperties")
-        names = [str(d.get("name", "")) for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
-        distributed = header.get("distributedInfo")
-        if isinstance(distributed, dict) and 0 <= int64(distributed.get("rank")) < 2**31:
-            trace.ranks = (int64(distributed.get("rank")),)
-            trace.facts["world_size"] = str(distributed.get("world_size", ""))
-        host = header.get("host_name")
-        if isinstance(host, str) and host:
-            trace.instance = host
-        if any(name == "Ascend Hardware" for name in self.process_names.values()):
-            names = names or ["Ascend NPU"]
-        if names:
-            trace.facts["device_name"] = names[0]
-        for key in ("trace_id", "with_stack", "record_shapes", "profile_memory", "cuda_runtime_version", "traceName"):
-            if key in header and isinstance(header[key], str | int):
-                trace.facts[f"notes.{key}"] = str(header[key])
-        ev = trace.events
-        trace.neuron = bool((ev.execution_id[ev.of(Role.DISPATCH, Role.DRIVER)] >= 0).any())
-        origin = header.get("neuronscope")
-        if trace.neuron and isinstance(origin, dict):
-            self.describe_emulated(trace, origin)
-        spans = ev.of(Role.SPAN)
-        if len(spans):
-            trace.recording = (int(trace.events.start[spans].min()), int(trace.events.end[spans].max()))
-
-    @staticmethod
-    def describe_emulated(trace: Trace, origin: dict[str, Any]) -> None:
-        """Facts that our emulator writes into the head of its trace.json."""
-        trace.facts["device_name"] = f"AWS {origin['target']}" if origin.get("target") else "AWS Neuron"
-        trace.facts["emulated"] = "true" if origin.get("emulated") else "false"
-        for key in ("target", "target_hash", "model_version", "lnc", "session_id"):
-            if isinstance(origin.get(key), str | int):
-                trace.facts[key] = str(origin[key])
-        for key in ("device_cost_ns", "device_cost_status"):
-            costs = origin.get(key)
-            if isinstance(costs, dict):
-                trace.facts.update({f"{key}.{name}": str(value) for name, value in sorted(costs.items())})
-        if isinstance(origin.get("modes"), list):
-            trace.facts["modes"] = " ".join(str(mode) for mode in origin["modes"])
-        trace.facts["producer"] = f"neuronscope-emulator {origin.get('producer_version', '')}".strip()
-        trace.instance = str(origin.get("instance_id") or trace.instance)
-
-    @staticmethod
-    def _numbers(column: pa.DictionaryArray, labels: dict[int, str]) -> _Numbers:
-        """Process or thread ids as int64; texts without a number get negative ones and go to `labels`."""
-        values: list[int] = []
-        for index, raw in enumerate(column.dictionary.to_pylist()):
-            text = _text(raw)
-            number = int64(text, -(2**62))
-            if not text:
-                number = 0 if not raw else TEXT_PID - index
-            elif number == -(2**62):
-                tail = re.fullmatch(r"(?:stream|thread|tid|pid)[ :_-]*(\d{1,18})", text, re.IGNORECASE)
-                number = int(tail[1]) if tail else TEXT_PID - index
-            if number <= TEXT_PID:
-                labels[number] = text or "(empty)"
-            values.append(number)
-        return _Numbers(narrow(np.array(values or [0], np.int64)), column.indices.to_numpy())
-
-
-def _role(category: str) -> Role:
-    lower = category.lower()
-    if lower in _ROLES:
-        return _ROLES[lower]
-    return Role.RUNTIME if _RUNTIME.match(lower) else Role.HOST
-
-
-def _device_role(category: str) -> Role:
-    """The role of a row that says on which device and stream it ran, by what its category is called."""
-    lower = category.lower()
-    for word, role in (("annotation", Role.DEVICE_ANNOTATION), ("memcpy", Role.MEMCPY), ("memset", Role.MEMSET)):
-        if word in lower:
-            return role
-    return Role.DEVICE
-
-
-def _text(raw: bytes) -> str:
-    if raw[:1] != b'"':
-        return raw.decode("utf-8", "replace")
-    try:
-        return str(msgspec.json.decode(raw)).strip()
-    except msgspec.DecodeError:
-        return raw.decode("utf-8", "replace").strip('"')
-
 
 def _object(raw: bytes) -> dict[str, Any]:
     try:
@@ -654,7 +465,3 @@ def _object(raw: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _events(count: int) -> str:
-    return "1 event" if count == 1 else f"{count} events"

@@ -20,7 +20,7 @@ from neuronscope.readers.texts import TextRows, Texts
 if TYPE_CHECKING:
     from neuronscope.readers.file_rows import FileRows
 
-__all__ = ["TEXT_PID", "ArrowEnds", "Buckets", "Events", "Role", "Trace", "concat_events", "merged"]
+__all__ = ["TEXT_PID", "ArrowEnds", "Buckets", "Events", "Role", "Trace", "concat_events", "merged", "order_by_start"]
 
 Int32 = npt.NDArray[np.int32]
 Int8 = npt.NDArray[np.int8]
@@ -107,9 +107,7 @@ class Events:
 
         Uses up the columns of this one on the way, so that both never take memory at once.
         """
-        order = np.lexsort((self.start - np.maximum(self.end, self.start + 1), self.start))
-        if len(order) < 2**31:
-            order = order.astype(np.int32)
+        order = order_by_start(self.start, self.end)
         values: dict[str, Any] = {}
         index = pa.array(order)
         for name in self.__dataclass_fields__:
@@ -120,6 +118,12 @@ class Events:
             else:
                 values[name] = column.take(order if isinstance(column, Texts) else index)
         return Events(**values)
+
+
+def order_by_start(start: Int64, end: Int64) -> Int64:
+    """Rows in order of start; of equal starts the longest first, so that parents precede children."""
+    order = np.lexsort((start - np.maximum(end, start + 1), start))
+    return order.astype(np.int32) if len(order) < 2**31 else order
 
 
 def concat_events(parts: Sequence[Events]) -> Events:
@@ -160,14 +164,14 @@ class Buckets:
 
 
 def merged(parts: Iterable[Events], scratch: Scratch) -> Events:
-    """All rows of `parts`, each later than the one before and all with the same dictionaries, in order of start.
+    """All rows of `parts`, each in order of start and later than the one before, all with the same dictionaries.
 
     Codes and numbers go to `scratch`, so that memory holds a part at a time.
     """
     columns: dict[str, Column] = {}
     texts: dict[str, Any] = {}
     args = TextRows(scratch)
-    for part in (part.sorted_by_start() for part in parts):
+    for part in parts:
         for name in Events.__dataclass_fields__:
             value = getattr(part, name)
             if isinstance(value, Texts):
