@@ -94,16 +94,40 @@ def work() -> None:
             try:
                 result = ingest(line.rstrip("\n"), store)
                 answer = result.as_json()
-                names = [pq.read_table(file) for file in sorted(Path(store).glob("*.parquet"))]
-                answer["rows"] = sum(table.num_rows for table in names)
+                tables = {file.name: pq.read_table(file) for file in sorted(Path(store).glob("*.parquet"))}
+                answer["rows"] = sum(table.num_rows for table in tables.values())
                 answer["actions"] = sorted({row.action for row in result.report})
-                answer["left"] = sorted(path.name for path in Path(store).iterdir() if path.suffix != ".parquet")
+                answer["left"] = sorted(path.name for path in Path(store).iterdir() if path.suffix not in _TABLES)
+                answer["differs"] = differences(line.rstrip("\n"), result.as_json(), tables)
             except (NeuronscopeError, OSError) as error:
                 answer = {"error": str(error)}
             except BaseException as error:
                 answer = {"fault": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-3000:]}
         answers.write(json.dumps(answer, default=str) + "\n")
         answers.flush()
+
+
+_TABLES = (".parquet", ".arrow")
+
+
+def differences(path: str, told: dict[str, Any], tables: dict[str, Any]) -> list[str]:
+    """What the plain tokenizer makes of an input that the native one has read, where that is another thing."""
+    import pyarrow.parquet as pq
+    from neuronscope.readers import ingest, native
+
+    if native.tokenizer() != "native":
+        return []
+    os.environ["NEURONSCOPE_TOKENIZER"] = "plain"
+    try:
+        with tempfile.TemporaryDirectory() as store:
+            result = ingest(path, store)
+            found = [] if result.as_json() == told else [f"result {result.as_json()}"]
+            for file in sorted(Path(store).glob("*.parquet")):
+                if file.name not in tables or pq.read_table(file).to_pylist() != tables[file.name].to_pylist():
+                    found.append(file.name)
+            return found
+    finally:
+        del os.environ["NEURONSCOPE_TOKENIZER"]
 
 
 def fault_of(case: Case, answer: dict[str, Any]) -> str | None:
@@ -122,6 +146,8 @@ def fault_of(case: Case, answer: dict[str, Any]) -> str | None:
         return f"more repaired than stored: {counts}"
     if answer["skipped"] and not {"skipped", "partial", "left out"} & set(answer["actions"]):
         return "events skipped and no row of the report says so"
+    if answer["differs"]:
+        return f"the plain tokenizer reads it otherwise: {answer['differs']}"
     if answer["left"]:
         return f"left beside the tables: {answer['left']}"
     if case.local and answer["events_in_file"] < inputs.EVENTS - NEAR:

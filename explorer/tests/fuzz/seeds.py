@@ -66,7 +66,7 @@ def make(folder: Path) -> list[Seed]:
     found.append(_file(folder, "chrome indented", "indented.json", chrome_text(2).encode()))
     found.append(_file(folder, "gzip", "trace.json.gz", gzip.compress(chrome_text().encode())))
     found += [_zip(folder), *_rocprof(folder), *_neuron_json(folder), _nsys(folder), _rocpd(folder)]
-    found += [_session(folder), _pair(folder), _parquet(folder), _ranks(folder)]
+    found += [_session(folder), _pair(folder), _parquet(folder), _ranks(folder), _alike(folder), *_exports(folder)]
     return found
 
 
@@ -81,6 +81,37 @@ def _zip(folder: Path) -> Seed:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("run/trace.json", chrome_text())
     return Seed("zip", path, (path,))
+
+
+def _alike(folder: Path) -> Seed:
+    """Many events of the same few shapes, as a large trace has them: a tokenizer may take one for another."""
+    events = []
+    for i in range(700):
+        ids = {"External id": i, "correlation": i, "Ev Idx": i * 7}
+        at = f"{1700000000000 + i * 37}.{i % 1000:03d}"
+        events += [
+            f'{{"ph": "X", "cat": "cpu_op", "name": "aten::op{i % 9}", "pid": 9, "tid": {9 + i % 2}, "ts": {at}, '
+            f'"dur": {i % 50}.125, "args": {json.dumps(ids)}}}',
+            f'{{"ph": "X", "cat": "kernel", "name": "k{i % 5}", "pid": 0, "tid": 7, "ts": {at}, "dur": {i % 7}.5, '
+            f'"args": {json.dumps({"device": 0, "stream": 7, **ids})}}}',
+            f'{{"ph": "s", "id": {i}, "pid": 9, "tid": 9, "ts": {at}, "cat": "ac2g", "name": "ac2g"}}',
+            f'{{"ph": "f", "id": {i}, "pid": 0, "tid": 7, "ts": {at}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}',
+        ]
+    text = '{"schemaVersion": 1, "traceEvents": [' + ",\n".join(events) + '], "traceName": "t"}'
+    return _file(folder, "chrome alike", "alike.json", text.encode())
+
+
+def _exports(folder: Path) -> list[Seed]:
+    from neuronscope.analysis.export import export
+    from neuronscope.analysis.library import open_profile
+
+    profile = open_profile(folder / "trace.json", data_path=folder / ".library")
+    found = []
+    for form, name in (("json", "export.json"), ("perfetto", "chrome.json"), ("perfetto", "export.pftrace")):
+        export(profile, form, folder / name)
+        found.append(Seed(f"export {name}", folder / name, (folder / name,)))
+    shutil.rmtree(folder / ".library")
+    return found
 
 
 def _rocprof(folder: Path) -> list[Seed]:
