@@ -122,9 +122,11 @@ def differences(path: str, told: dict[str, Any], tables: dict[str, Any]) -> list
         with tempfile.TemporaryDirectory() as store:
             result = ingest(path, store)
             found = [] if result.as_json() == told else [f"result {result.as_json()}"]
-            for file in sorted(Path(store).glob("*.parquet")):
-                if file.name not in tables or pq.read_table(file).to_pylist() != tables[file.name].to_pylist():
-                    found.append(file.name)
+            files = sorted(Path(store).glob("*.parquet"))
+            same = {
+                f.name for f in files if f.name in tables and pq.read_table(f).to_pylist() == tables[f.name].to_pylist()
+            }
+            found += [file.name for file in files if file.name not in same]
             return found
     finally:
         del os.environ["NEURONSCOPE_TOKENIZER"]
