@@ -13,7 +13,7 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 from neuronscope import readers
-from neuronscope.readers import helper, json_events, native, source
+from neuronscope.readers import event_list, helper, native, source
 
 TOKENIZERS = ["plain", *(["native"] if native._tokenize is not None else [])]
 
@@ -28,7 +28,7 @@ def tokenizer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat files of some 100 KB as large ones are treated."""
     monkeypatch.setattr(source, "_IN_MEMORY_BYTES", 10_000)
-    monkeypatch.setattr(json_events, "_PIECE_BYTES", 20_000)
+    monkeypatch.setattr(event_list, "_PIECE_BYTES", 20_000)
     monkeypatch.setattr(helper, "_WORTH_BYTES", 10_000)
     monkeypatch.setattr(helper, "cores", lambda: 2)
 

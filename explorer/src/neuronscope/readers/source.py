@@ -22,7 +22,7 @@ with contextlib.suppress(ImportError):  # a Python may be built without them
     import bz2
     import lzma
 
-__all__ = ["Fault", "Source", "Stretches", "head", "load", "packed", "remove_scratch", "wide_encoding"]
+__all__ = ["Bytes", "Fault", "Source", "Stretches", "head", "load", "packed", "remove_scratch", "wide_encoding"]
 
 _INFLATE_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 32 << 20  # smaller files are read as they are
