@@ -114,18 +114,44 @@ Executable read_executable(const py::dict& fields) {
   return executable;
 }
 
+py::list argument_objects(const OpInfo& info, const torch::jit::Stack& arguments) {
+  const auto& schema = info.op.schema();
+  py::list values;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    values.append(to_python(arguments[i], *schema.arguments()[i].real_type()));
+  }
+  return values;
+}
+
+py::list tensor_objects(const std::vector<at::Tensor>& tensors) {
+  py::list objects;
+  for (const auto& tensor : tensors) objects.append(tensor_object(tensor));
+  return objects;
+}
+
 void register_miss_handler(py::object handler) {
   set_miss_handler([kept = keep(std::move(handler))](const OpInfo& info, const torch::jit::Stack& arguments,
                                                      const std::vector<at::Tensor>& results) -> const Executable* {
     py::gil_scoped_acquire gil;
-    const auto& schema = info.op.schema();
-    py::list values, outputs;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      values.append(to_python(arguments[i], *schema.arguments()[i].real_type()));
-    }
-    for (const auto& result : results) outputs.append(tensor_object(result));
-    const auto fields = call_python<py::dict>(*kept, info.name, info.full_name, values, outputs);
+    const auto fields = call_python<py::dict>(*kept, info.name, info.full_name, argument_objects(info, arguments),
+                                              tensor_objects(results));
     return ExecutableCache::get().add(read_executable(fields));
+  });
+}
+
+void register_program_runner(py::object runner) {
+  set_program_runner([kept = keep(std::move(runner))](const OpInfo& info, const torch::jit::Stack& arguments) {
+    py::gil_scoped_acquire gil;
+    std::shared_ptr<py::object> finish(
+        new py::object(call_python<py::object>(*kept, info.full_name, argument_objects(info, arguments))),
+        [](py::object* object) {
+          py::gil_scoped_acquire gil;
+          delete object;
+        });
+    return ProgramResult([finish](const Executable& executable, const std::vector<at::Tensor>& results) {
+      py::gil_scoped_acquire gil;
+      call_python<void>(*finish, executable.neff, tensor_objects(results));
+    });
   });
 }
 
@@ -311,6 +337,8 @@ PYBIND11_MODULE(_C, m) {
         py::arg("memory_bytes"));
   m.def("register_miss_handler", &register_miss_handler,
         "handler(op, overload, args, outputs) -> dict with the fields of an executable; called once per signature.");
+  m.def("register_program_runner", &register_program_runner,
+        "runner(overload, args) -> finish(neff, outputs); called around every eager op, to compute its values.");
   m.def("create_executable",
         [](const py::dict& fields) { return ExecutableCache::get().add(read_executable(fields))->id; });
   m.def("host_now_ns", &HostClock::real_ns, "The clock of recorded host rows.");

@@ -29,6 +29,11 @@ MissHandler& miss_handler() {
   return *handler;
 }
 
+ProgramRunner& program_runner() {
+  static auto* runner = new ProgramRunner;
+  return *runner;
+}
+
 void copy_result(const at::Tensor& from, at::Tensor& to, const OpInfo& info) {
   TORCH_INTERNAL_ASSERT(from.sizes() == to.sizes() && from.dtype() == to.dtype(), info.full_name, " returned ",
                         from.sizes(), " where its first call with this signature returned ", to.sizes());
@@ -302,6 +307,10 @@ void run_now(const OpInfo& info, const Call& call, const CacheEntry* entry, Core
   if (info.kind == OpKind::kFallback) return run_on_host(info, call, device, stream, begin_ns, stack);
   if (stream.queue.failed()) return skip_op(info, call, stream, nullptr, stack);
 
+  ProgramResult program;
+  if (program_runner() && !in_graph_body()) {
+    program = program_runner()(info, Stack(stack->end() - static_cast<std::ptrdiff_t>(info.arguments), stack->end()));
+  }
   CpuAliases aliases;
   Stack arguments = call.cpu_arguments(*stack, aliases, /*queued=*/false);
   try {
@@ -335,6 +344,7 @@ void run_now(const OpInfo& info, const Call& call, const CacheEntry* entry, Core
     entry = ExecutableCache::get().insert(signature, std::move(fresh));
   }
   if (entry->executable != nullptr) {
+    if (program) program(*entry->executable, outputs);
     record_scalar_copies(call, device);
     const Slot slot = launch_execution(device, stream, *entry->executable, begin_ns);
     if (info.awaited || options().launch_blocking) {
@@ -348,6 +358,8 @@ void run_now(const OpInfo& info, const Call& call, const CacheEntry* entry, Core
 
 void set_miss_handler(MissHandler handler) { miss_handler() = std::move(handler); }
 
+void set_program_runner(ProgramRunner runner) { program_runner() = std::move(runner); }
+
 void run_op(const OpInfo& info, Stack* stack) {
   if (info.kind == OpKind::kView) return run_view(info, stack);
   const int64_t begin_ns = Recorder::get().active() ? HostClock::real_ns() : 0;
@@ -358,7 +370,9 @@ void run_op(const OpInfo& info, Stack* stack) {
   if (info.kind == OpKind::kDevice) {
     if (!in_graph_body()) info.executed.store(true, std::memory_order_relaxed);
     entry = ExecutableCache::get().find(call.signature());
-    if (entry != nullptr && entry->asynchronous && !call.has_host_tensors() && !options().launch_blocking) {
+    const bool by_program = program_runner() && !in_graph_body();
+    if (entry != nullptr && entry->asynchronous && !call.has_host_tensors() && !options().launch_blocking &&
+        !by_program) {
       return queue_op(info, call, *entry, device, stream, begin_ns, stack);
     }
   }

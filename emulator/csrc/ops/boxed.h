@@ -18,6 +18,13 @@ using MissHandler = std::function<const Executable*(const OpInfo& info, const to
                                                     const std::vector<at::Tensor>& results)>;
 void set_miss_handler(MissHandler handler);
 
+// Computes an op's values by its program instead of its CPU kernel: called before the kernel runs, with the op and its
+// arguments (as on the stack); what it gives is called after it, with the executable and the results, and overwrites
+// them. Takes the Python lock.
+using ProgramResult = std::function<void(const Executable& executable, const std::vector<at::Tensor>& results)>;
+using ProgramRunner = std::function<ProgramResult(const OpInfo& info, const torch::jit::Stack& arguments)>;
+void set_program_runner(ProgramRunner runner);
+
 class DeviceOp final : public c10::OperatorKernel {
  public:
   explicit DeviceOp(const OpInfo& info) : info_(info) {}

@@ -6,6 +6,7 @@ import atexit
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 MAX_DEVICES = 128
 
@@ -29,10 +30,34 @@ def apply_environment() -> None:
     for name, value in ENVIRONMENT_DEFAULTS.items():
         os.environ.setdefault(name, value)
     _C.set_launch_blocking(flag("NEURON_LAUNCH_BLOCKING"))
-    _C.set_exact_scalars(os.environ.get("NEURONSCOPE_EXECUTE") == "program")
+    if os.environ.get("NEURONSCOPE_EXECUTE", "") not in {"", "kernel"}:
+        _C.set_exact_scalars(True)
+        _C.register_program_runner(_around_call)
     # Queued arithmetic and backward passes must not run while the interpreter is taken down.
     atexit.register(_C.drain)
     atexit.register(_finish_backward)
+
+
+def by_program() -> bool:
+    """Whether NEURONSCOPE_EXECUTE asks that programs, executed on the machine, compute the values.
+
+    Raises:
+        ValueError: it asks for something else.
+    """
+    mode = os.environ.get("NEURONSCOPE_EXECUTE", "")
+    if mode not in {"", "kernel", "program"}:
+        raise ValueError(
+            f"NEURONSCOPE_EXECUTE={mode!r}: write program (the machine executes every program), "
+            "or kernel (torch's CPU kernels compute, the default)"
+        )
+    return mode == "program"
+
+
+def _around_call(overload: str, args: list[Any]) -> Any:
+    by_program()  # refuses a variable that was mistyped
+    from torch_neuronx._by_program import around_call  # late: importing torch must load neither machine nor Arrow
+
+    return around_call(overload, args)
 
 
 def _finish_backward() -> None:

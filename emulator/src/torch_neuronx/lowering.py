@@ -145,6 +145,28 @@ def graph_from_call(
     return Graph(op.name(), tuple(inputs.specs), (node,), values, tuple(mutates))
 
 
+def call_inputs(op: str, args: Sequence[Any]) -> list[torch.Tensor]:
+    """The tensors that are the inputs of the graph `graph_from_call` makes of these arguments, in its order.
+
+    Raises:
+        LoweringError: a dtype or layout without a counterpart.
+    """
+    inputs = _Inputs(_on_device(args))
+    _bind(operator_of(op)._schema, args, {}, inputs.value)
+    return inputs.tensors
+
+
+def fx_inputs(module: fx.GraphModule) -> list[int | torch.Tensor]:
+    """Where the inputs of the graph of `graph_from_fx` come from: a placeholder's number or a constant of the module.
+
+    Raises:
+        LoweringError: a dtype or layout without a counterpart.
+    """
+    reader = _FxReader(module, "")
+    reader.read()
+    return reader.sources
+
+
 def graph_from_fx(module: fx.GraphModule, name: str) -> Graph:
     """The graph of an ATen-level FX module whose nodes carry fake values, as aot_autograd gives them.
 
@@ -181,6 +203,7 @@ class _Inputs:
 
     def __init__(self, inline_host_scalars: bool) -> None:
         self.specs: list[TensorSpec] = []
+        self.tensors: list[torch.Tensor] = []
         self._numbers: dict[int, int] = {}
         self._inline = inline_host_scalars
 
@@ -192,6 +215,7 @@ class _Inputs:
         if number is None:
             number = self._numbers[id(tensor)] = len(self.specs)
             self.specs.append(tensor_spec(tensor))
+            self.tensors.append(tensor)
         return Value(-1, number)
 
 
@@ -202,15 +226,18 @@ class _FxReader:
         self.module = module
         self.name = name
         self.inputs: list[TensorSpec] = []
+        self.sources: list[int | torch.Tensor] = []
         self.nodes: list[Node] = []
         self.env: dict[fx.Node, Any] = {}
         self.mutates: dict[int, Value] = {}
 
     def read(self) -> Graph:
         outputs: list[Value] = []
+        placeholders = 0
         for node in self.module.graph.nodes:
             if node.op == "placeholder":
-                self.env[node] = None if _is_for_host(node) else self._input(node.meta.get("val"))
+                self.env[node] = None if _is_for_host(node) else self._input(node.meta.get("val"), placeholders)
+                placeholders += 1
             elif node.op == "get_attr":
                 self.env[node] = self._constant(node)
             elif node.op == "output":
@@ -220,9 +247,10 @@ class _FxReader:
         mutates = tuple(sorted(self.mutates.items()))
         return Graph(self.name, tuple(self.inputs), tuple(self.nodes), tuple(outputs), mutates)
 
-    def _input(self, value: Any) -> Any:
+    def _input(self, value: Any, source: int | torch.Tensor) -> Any:
         if isinstance(value, torch.Tensor):
             self.inputs.append(tensor_spec(value))
+            self.sources.append(source)
             return Value(-1, len(self.inputs) - 1)
         return _plain(value)
 
@@ -236,7 +264,7 @@ class _FxReader:
         if real and value.dim() == 0 and value.device.type == "cpu":
             with unset_fake_temporarily():
                 return value.item()
-        return self._input(value)
+        return self._input(value, value)
 
     def _call(self, node: fx.Node) -> Any:
         if _is_host_call(node):

@@ -153,6 +153,12 @@ def _answer(
             }
         )
         notes += [f"{loaded.name}: {note}" for note in loaded.notes]
+        if after is not None and after > before and _only_better(loaded.target, new):
+            notes.append(
+                f"{loaded.name}: {after - before:,} ns slower on hardware that is nowhere worse: transfers that start "
+                "earlier take bandwidth from those others wait for, or TensorE waits longer and cools down. A program "
+                f"that held them back would take at most the {before:,} ns of before"
+            )
         if estimated_ns:
             notes.append(f"{loaded.name}: estimated parts are not timed anew; they stay as they are")
     if target == "trn3":
@@ -172,6 +178,13 @@ def _answer(
         },
         "notes": list(dict.fromkeys(notes)),
     }
+
+
+def _only_better(old: Target, new: Target) -> bool:
+    """Whether no rate of the new target is lower and no time longer."""
+    before, after = _numbers(old), _numbers(new)
+    times = ("_ns", "_cycles")
+    return all(after[k] <= v if k.endswith(times) else after[k] >= v for k, v in before.items())
 
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:

@@ -14,7 +14,8 @@ from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
-from torch_neuronx import _C, _programs, lowering
+from torch_neuronx import _C, _by_program, _programs, lowering
+from torch_neuronx._initialize import by_program
 from torch_neuronx.compile import artifacts, metrics
 from torch_neuronx.compile.errors import NEFFCompilationError
 from torch_neuronx.compile.names import graph_name, profile_name
@@ -82,7 +83,10 @@ def compile_fx(module: fx.GraphModule, inputs: Sequence[Any], model: str, *, is_
             torch_neuronx_compile_us=round((compiled - lowered) * 1e6),
         )
     )
-    return CompiledGraph(name, _body(module), _C.create_executable(fields), placement)
+    body = _body(module)
+    if by_program():
+        body = _by_program.around_graph(body, module, graph, fields["neff"])
+    return CompiledGraph(name, body, _C.create_executable(fields), placement)
 
 
 def _lower(module: fx.GraphModule, name: str) -> Graph:
