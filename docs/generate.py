@@ -211,7 +211,7 @@ def analyses_page() -> str:
     from importlib import resources
 
     from neuronscope.analysis.catalog import ANALYSES
-    from neuronscope.analysis.profile import SQL_FILES
+    from neuronscope.analysis.tables import SQL_FILES
 
     lines = [
         "# Analyses",

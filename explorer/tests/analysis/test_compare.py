@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from neuronscope.analysis import Profile
-from neuronscope.analysis.compare import CompareError, compare, to_api
+from neuronscope.analysis.compare import CompareError, compare
+from neuronscope.analysis.compare_api import to_api
 
 
 def profile(build_tables, name, works, **options):

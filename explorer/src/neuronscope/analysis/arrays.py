@@ -103,7 +103,7 @@ def kept_facts(profile: Profile, name: str, tables: tuple[str, ...], make: Calla
     value = make()
     with contextlib.suppress(OSError):
         folder.mkdir(exist_ok=True)
-        with locked(folder / f".{name}.lock"):
+        with locked(folder / ".facts.lock"):
             replace_text(path, json.dumps({"key": key, "value": value}))
     return value
 

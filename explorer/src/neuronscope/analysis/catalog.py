@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from neuronscope.analysis import findings
-from neuronscope.analysis.profile import RANGE_ARGUMENTS
+from neuronscope.analysis.answers import answer, range_answer
 from neuronscope.formats.errors import NeuronscopeError
 
 if TYPE_CHECKING:
@@ -207,9 +207,8 @@ def analyse(profile: Profile, name: str, selected: Range | None = None) -> Found
     """
     chosen = range_of(profile, name, selected)
     analysis = ANALYSES[name]
-    call = RANGE_ARGUMENTS if analysis.ranged else "()"
-    rows = profile.rows(f"SELECT * FROM {analysis.macro}{call}", chosen.parameters)
-    more = {key: tuple(profile.rows(f"SELECT * FROM {macro}()")) for key, macro in analysis.more.items()}
+    rows = range_answer(profile, analysis.macro, chosen) if analysis.ranged else answer(profile, analysis.macro)
+    more = {key: tuple(answer(profile, macro)) for key, macro in analysis.more.items()}
     reason = "" if rows else analysis.reason(profile)
     facts = tuple(analysis.facts(profile, rows)) if rows else ()
     return Found(analysis, tuple(rows), facts, reason, chosen.text, more)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from neuronscope.analysis.answers import answer
 from neuronscope.analysis.compare import compare
 from neuronscope.analysis.condition import Condition, Test
 from neuronscope.analysis.operators import totals_of
@@ -286,18 +287,15 @@ def _has_modules(profile: Profile) -> bool:
 def _side(profile: Profile, on_host: bool, modules: bool) -> _Side:
     if on_host:
         return _host_side(profile)
-    per_step = {row["step"]: row for row in profile.rows("SELECT * FROM work_by_step()")}
-    cpu = {
-        row["step"]: row["ns"]
-        for row in profile.rows("SELECT step, sum(self_cpu_ns)::BIGINT AS ns FROM HostOp WHERE step >= 0 GROUP BY step")
-    }
+    per_step = {row["step"]: row for row in answer(profile, "work_by_step")}
+    cpu = {row["step"]: row["self_cpu_ns"] for row in answer(profile, "host_by_step")}
     chosen, excluded = _samples(profile, {step: row["span_ns"] for step, row in per_step.items()})
     rows: list[dict[str, Any]]
     if chosen:
         rows = [per_step[number] | {"self_cpu_ns": cpu.get(number, 0)} for number in chosen]
     else:
         totals = totals_of(profile, profile.whole_range)
-        every = profile.rows("SELECT coalesce(sum(self_cpu_ns), 0)::BIGINT AS ns FROM HostOp")[0]["ns"]
+        every = sum(cpu.values())
         split = totals["split"]
         whole = totals | {
             "self_cpu_ns": every,
@@ -316,16 +314,7 @@ def _side(profile: Profile, on_host: bool, modules: bool) -> _Side:
 
 def _host_side(profile: Profile) -> _Side:
     """Samples of a profile without device work: its operators' host time."""
-    per_step = {
-        row["step"]: row
-        for row in profile.rows(
-            """
-            SELECT step, sum(self_cpu_ns)::BIGINT AS self_cpu_ns, count(*) AS calls,
-                   max(end_ts) - min(start_ts) AS span_ns
-            FROM HostOp GROUP BY step
-            """
-        )
-    }
+    per_step = {row["step"]: row for row in answer(profile, "host_by_step")}
     chosen, excluded = _samples(profile, {step: row["span_ns"] for step, row in per_step.items() if step >= 0})
     rows = [per_step[step] for step in chosen]
     if not chosen and per_step:
@@ -337,7 +326,7 @@ def _host_side(profile: Profile) -> _Side:
         values = [row[column] for row in rows]
         metrics[name] = Samples(() if None in values else tuple(int(value) for value in values))
     times: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for row in profile.rows("SELECT * FROM host_paths()"):
+    for row in answer(profile, "host_paths"):
         step = row["step"] if chosen else -1
         times[row["path"]][step] += row["self_cpu_ns"]
     order = chosen or [-1]
@@ -373,8 +362,8 @@ def _warm_up(spans: Sequence[int]) -> int:
 def _paths(
     profile: Profile, steps: Sequence[int], modules: bool
 ) -> tuple[dict[str, Samples], dict[str, frozenset[str]], dict[str, tuple[str, str]]]:
-    condition, parameters = ("list_contains($steps::BIGINT[], step)", {"steps": list(steps)}) if steps else ("true", {})
-    rows = profile.rows(f"SELECT * FROM op_paths(modules := {modules}) WHERE {condition}", parameters)
+    chosen = set(steps)
+    rows = [row for row in answer(profile, "op_paths", f"modules := {modules}") if not steps or row["step"] in chosen]
     order = list(steps) or [-1]
     times: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     kernels: dict[str, set[str]] = defaultdict(set)

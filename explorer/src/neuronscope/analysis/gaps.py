@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from neuronscope.analysis.answers import range_answer
 from neuronscope.analysis.events import gap_card
-from neuronscope.analysis.profile import RANGE_ARGUMENTS
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile, Range
@@ -37,11 +37,4 @@ def gaps(profile: Profile, limit: int = 100) -> list[dict[str, Any]]:
 
 def idle_by_cause(profile: Profile, selected: Range) -> list[dict[str, Any]]:
     """Idle time inside the span of a range by cause, largest first: `{cause, count, duration_ns}`; sums to the gaps."""
-    return profile.rows(
-        f"""
-        SELECT cause, count(*) AS count, sum(duration_ns)::BIGINT AS duration_ns
-        FROM idle{RANGE_ARGUMENTS}
-        GROUP BY ALL ORDER BY duration_ns DESC, cause
-        """,
-        selected.parameters,
-    )
+    return range_answer(profile, "idle_by_cause", selected)

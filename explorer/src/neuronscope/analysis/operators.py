@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from neuronscope.analysis.answers import range_answer
 from neuronscope.analysis.devices import peak_of
-from neuronscope.analysis.profile import RANGE_ARGUMENTS
 from neuronscope.analysis.units import count_word, format_bytes, format_ns, format_percent, plural
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def operator_table(profile: Profile, selected: Range | None = None) -> Operators
     The total's self CPU time is that of the operators that have device time, so that it can be set against it.
     """
     selected = selected or profile.default_range
-    rows = tuple(
-        Operator(**row) for row in profile.rows(f"SELECT * FROM operators{RANGE_ARGUMENTS}", selected.parameters)
-    )
+    rows = tuple(Operator(**row) for row in range_answer(profile, "operators", selected))
     table = Operators(rows, rows[0] if rows else _EMPTY, selected)
     chosen = table.with_device_time
     launches = [row.launch_ns for row in chosen if row.launch_ns is not None]
@@ -93,7 +91,7 @@ _EMPTY = Operator("total", 0, 0, 0, 0, 0, None, None, 0, None, None)
 
 def totals_of(profile: Profile, selected: Range) -> dict[str, Any]:
     """The row of `analysis/sql/totals.sql` for a range."""
-    return profile.rows(f"SELECT * FROM totals{RANGE_ARGUMENTS}", selected.parameters)[0]
+    return range_answer(profile, "totals", selected)[0]
 
 
 def reason(profile: Profile, selected: Range) -> dict[str, Any]:

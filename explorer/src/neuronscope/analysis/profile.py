@@ -1,32 +1,18 @@
-"""An opened profile: its tables through DuckDB, its facts, and every analysis as a method.
-
-A profile is a folder of Parquet files (`Name.parquet` or `Name_0.parquet`, `Name_1.parquet`, …) or, in tests, a mapping
-of Arrow tables. A table without a file is an empty table, never an error.
-"""
+"""An opened profile: its tables, its facts, and every analysis as a method."""
 
 from __future__ import annotations
 
 import functools
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib import resources
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from neuronscope.analysis.arrays import kept_facts, kind_of
-from neuronscope.analysis.point_rows import PointRows
-from neuronscope.schema import own, published
-from neuronscope.store.query import SqlError as QueryError
-from neuronscope.store.query import check_query, first_line, time_limit
+from neuronscope.analysis.arrays import kept_facts
+from neuronscope.analysis.ranges import Range, Step
+from neuronscope.analysis.tables import QueryError, Tables
 
 if TYPE_CHECKING:
     from neuronscope.analysis.catalog import Found
@@ -37,71 +23,12 @@ if TYPE_CHECKING:
     from neuronscope.analysis.timeline import Timeline
     from neuronscope.readers import IngestResult
 
-__all__ = ["RANGE_ARGUMENTS", "SQL_FILES", "Profile", "QueryError", "Range", "Step", "slug", "unique_names"]
+__all__ = ["Profile", "QueryError", "Range", "Step", "slug", "unique_names"]
 
-RANGE_ARGUMENTS = (
-    "(range_start := $range_start::BIGINT, range_end := $range_end::BIGINT, range_step := $range_step::BIGINT)"
-)
-"""Call of a range macro of `sql/` with `Range.parameters`."""
-
-SQL_FILES = (
-    "is_collective",
-    "executions",
-    "host_ops",
-    "operators",
-    "busy",
-    "idle",
-    "totals",
-    "work_by",
-    "work_by_step",
-    "op_paths",
-    "host_paths",
-    "host_collectives",
-    "step_split",
-    "overlap",
-    "launches",
-    "operator_tree",
-    "key_averages",
-    "lane_use",
-    "memory_timeline",
-    "memory_peaks",
-    "memory_curve",
-    "memory_at_peak",
-    "collectives",
-    "rank_skew",
-    "insights",
-)
-"""Macros of `sql/`, in order of use."""
 _KEPT = 32  # answers of analyses
 
 
-@dataclass(frozen=True)
-class Step:
-    """A profiler step; times absolute, in ns."""
-
-    number: int
-    name: str
-    start: int
-    end: int
-    complete: bool
-
-
-@dataclass(frozen=True)
-class Range:
-    """A part of a profile: half open, absolute ns; `step` >= 0 selects by step number rather than by time."""
-
-    start: int
-    end: int
-    step: int = -1
-    text: str = ""
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        """The arguments of every range macro in `analysis/sql`."""
-        return {"range_start": self.start, "range_end": self.end, "range_step": self.step}
-
-
-class Profile:
+class Profile(Tables):
     """One profile. Safe to use from several threads.
 
     `id` is the URL-safe form of the name; whoever opens several profiles makes names unique (`unique_names`).
@@ -120,175 +47,12 @@ class Profile:
         source: Path | None = None,
         ingest_result: IngestResult | None = None,
     ) -> None:
+        super().__init__(tables)
         self.name = name
         self.id = slug(name)
         self.source = source
         self.ingest_result = ingest_result
-        self.directory = tables if isinstance(tables, Path) else None
-        self._folder = _folder_identity(self.directory)
-        self._connection = duckdb.connect(config={"threads": 2})
-        self._lock = Lock()
-        self._created: set[str] = set()
         self._found: dict[tuple[str, Range], Found] = {}
-        self._files: dict[str, list[Path]] = {}
-        self._whole: dict[str, Path] = {}  # tables that are one file with all columns
-        self._points: dict[tuple[str, str], PointRows] = {}
-        self._connection.execute("SET parquet_metadata_cache = true")  # a folder of the library doesn't change
-        schemas = table_schemas()
-        if isinstance(tables, Path):
-            for path in sorted(tables.glob("*.parquet")):
-                table_name = re.sub(r"_\d+$", "", path.stem)
-                self._files.setdefault(table_name, []).append(path)
-            for table_name, paths in self._files.items():
-                listed = ", ".join(_sql_text(_escape_glob(str(path.resolve()))) for path in paths)
-                present = self._connection.sql(f"FROM read_parquet([{listed}], union_by_name := true) LIMIT 0").columns
-                added = _absent_columns(table_name, present)
-                if len(paths) == 1 and not added:
-                    self._whole[table_name] = paths[0]
-                self._connection.execute(
-                    f'CREATE VIEW "{table_name}" AS '
-                    f"SELECT *{added} FROM read_parquet([{listed}], union_by_name := true)"
-                )
-        else:
-            for table_name, table in tables.items():
-                self._files[table_name] = []
-                self._connection.register("_incoming", table)
-                added = _absent_columns(table_name, table.column_names)
-                self._connection.execute(f'CREATE TABLE "{table_name}" AS SELECT *{added} FROM _incoming')
-                self._connection.unregister("_incoming")
-        for table_name, columns in schemas.items():
-            if table_name not in self._files:
-                listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-                self._connection.execute(f'CREATE TABLE "{table_name}" ({listed})')
-        for file in SQL_FILES:
-            self._connection.execute(resources.files("neuronscope.analysis").joinpath("sql", f"{file}.sql").read_text())
-        if self.directory is not None:  # a user's query may read this profile, and nothing else on this machine
-            folder = str(self.directory.resolve())
-            allowed = ", ".join(_sql_text(text) for text in (folder, _escape_glob(folder)))  # compared as text
-            self._connection.execute(f"SET allowed_directories = [{allowed}]")
-        self._connection.execute("SET enable_external_access = false")
-        self._connection.execute("SET lock_configuration = true")
-
-    @property
-    def tables(self) -> list[str]:
-        """Names of the tables that have rows' files, sorted."""
-        return sorted(self._files)
-
-    def table(self, name: str) -> pa.Table:
-        """One table in full; empty with its declared columns when the profile has none.
-
-        Raises:
-            QueryError: no such table in the schema.
-        """
-        if name not in self._files and name not in table_schemas():
-            raise QueryError(f"no table {name}. Tables with rows: {', '.join(self.tables)}")
-        return self.query(f'SELECT * FROM "{name}"')
-
-    def parquet(self, name: str) -> bytes:
-        """One table as the content of a Parquet file."""
-        if name in self._whole:
-            return self._whole[name].read_bytes()
-        sink = pa.BufferOutputStream()
-        pq.write_table(self.table(name), sink, compression="zstd")
-        return sink.getvalue().to_pybytes()
-
-    def query(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """Run our own SQL; `$name` parameters that the text does not mention are left out."""
-        given = {key: value for key, value in (parameters or {}).items() if f"${key}" in text}
-        with self._lock:
-            cursor = self._connection.cursor()
-        try:
-            return cursor.sql(text, params=given).to_arrow_table()
-        finally:
-            cursor.close()
-
-    def batches(self, text: str, rows: int) -> Iterator[pa.RecordBatch]:
-        """The result of our own SQL, `rows` at a time as it is made; its order is that of the files unless it says."""
-        with self._lock:
-            cursor = self._connection.cursor()
-        try:
-            yield from cursor.sql(text).to_arrow_reader(rows)
-        finally:
-            cursor.close()
-
-    def columns(self, text: str) -> dict[str, npt.NDArray[Any]]:
-        """The columns of our own SQL, all of whole numbers, as narrow as they go and without a second copy of them."""
-        parts: dict[str, list[npt.NDArray[Any]]] = {}
-        for batch in self.batches(text, 1 << 20):
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                values = column.to_numpy(zero_copy_only=False)
-                parts.setdefault(name, []).append(values.astype(kind_of(int(values.min()), int(values.max()))))
-        if not parts:
-            return {name: np.zeros(0, np.int64) for name in self.query(f"FROM ({text}) LIMIT 0").column_names}
-        return {name: np.concatenate(parts.pop(name)) for name in list(parts)}
-
-    def rows_with(
-        self, table: str, column: str, values: Iterable[int], columns: Sequence[str] | None = None
-    ) -> list[dict[str, Any]]:
-        """Rows of a table whose `column` is one of some ids; at any size of the profile in milliseconds."""
-        wanted = [int(value) for value in values]
-        if not wanted:
-            return []
-        points = self._point_rows(table, column)
-        found = points.rows(wanted, columns) if points is not None else None
-        if found is not None:
-            return found
-        # The ids stand in the text, so that DuckDB skips row groups by them.
-        shown, listed = ", ".join(columns or ("*",)), ", ".join(map(str, wanted))
-        return self.rows(f'SELECT {shown} FROM "{table}" WHERE "{column}" IN ({listed})')
-
-    def _point_rows(self, table: str, column: str) -> PointRows | None:
-        if table not in self._whole:
-            return None
-        with self._lock:
-            if (table, column) not in self._points:
-                self._points[table, column] = PointRows(self._whole[table], column)
-            return self._points[table, column]
-
-    def row_count(self, table: str) -> int:
-        """Number of rows of a table."""
-        return int(self.rows(f'SELECT count(*) AS n FROM "{table}"')[0]["n"])
-
-    def rows(self, text: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Like `query`, as dictionaries."""
-        return self.query(text, parameters).to_pylist()
-
-    def create_once(self, name: str, query: str) -> None:
-        """Keep the result of a query as a table of this session, the first time it is asked for."""
-        with self._lock:
-            if name not in self._created:
-                self._connection.execute(f'CREATE TABLE "{name}" AS {query}')
-                self._created.add(name)
-
-    @property
-    def replaced(self) -> bool:
-        """The folder was made anew since this profile was opened, since its source had changed."""
-        now = _folder_identity(self.directory)
-        return now is not None and now != self._folder
-
-    def sql(self, text: str, timeout_s: float | None = None, limit: int | None = None) -> pa.Table:
-        """Run a user's query over the profile's tables and the macros of `analysis/sql`; nothing can be written.
-
-        Args:
-            text: one SELECT (WITH, FROM, DESCRIBE, EXPLAIN of one).
-            timeout_s: seconds after which it is stopped; None: never.
-            limit: rows to return at most; None: all.
-
-        Raises:
-            QueryError: a syntax error, an unknown name, more than one statement, a statement that is not a query, or
-                it took too long.
-        """
-        check_query(text)
-        with self._lock:
-            cursor = self._connection.cursor()
-        try:
-            with time_limit(cursor, timeout_s):
-                result = cursor.sql(text)
-                return (result if limit is None else result.limit(limit)).to_arrow_table()
-        except duckdb.Error as error:
-            raise QueryError(first_line(error)) from None
-        finally:
-            cursor.close()
 
     @functools.cached_property
     def info(self) -> Mapping[str, str]:
@@ -437,12 +201,6 @@ class Profile:
 
         return roofline(self, selected, **peaks)
 
-    def close(self) -> None:
-        """Release the database and the files."""
-        self._connection.close()
-        for points in self._points.values():
-            points.close()
-
 
 def slug(name: str) -> str:
     """`name` with all but letters, digits, dot, dash and underscore replaced: safe in a URL and as a file name."""
@@ -460,75 +218,3 @@ def unique_names(names: Sequence[str]) -> list[str]:
         taken.add(slug(chosen))
         result.append(chosen)
     return result
-
-
-@functools.cache
-def published_schema() -> Mapping[str, Any]:
-    """The published profile schema, as checked in."""
-    text = resources.files("neuronscope.schema").joinpath("profile-schema-7.4.0.json").read_text()
-    return json.loads(text)
-
-
-_OWN_TABLES = frozenset(table.name for table in own.OWN_TABLES)
-_SQL_TYPES = {
-    "int64": "BIGINT",
-    "int32": "INTEGER",
-    "uint64": "UBIGINT",
-    "uint32": "UINTEGER",
-    "float64": "DOUBLE",
-    "float32": "FLOAT",
-    "bool": "BOOLEAN",
-    "string": "VARCHAR",
-}
-
-
-def _sql_type(kind: str) -> str:
-    if match := re.fullmatch(r"list<(.+)>", kind):
-        return f"{_sql_type(match[1])}[]"
-    return _SQL_TYPES.get(kind, "VARCHAR")
-
-
-@functools.cache
-def table_schemas() -> Mapping[str, Mapping[str, str]]:
-    """SQL column types of every table, ours and published, by table name."""
-    found = {
-        table["name"]: {field["name"]: _sql_type(field["type"]) for field in table["fields"]}
-        for table in published_schema()["tables"]
-        if table["fields"]
-    }
-    for name, added in published.ADDED.items():
-        found[name] |= {column: _sql_type(kind) for column, kind, _ in added}
-    for table in own.OWN_TABLES:
-        found[table.name] = {column.name: _sql_type(column.type) for column in table.columns}
-    return found
-
-
-def _absent_columns(table: str, present: Sequence[str]) -> str:
-    """What to select besides `*`: columns of ours that a profile of an older version lacks, as unknown."""
-    unknown = {"VARCHAR": "''", "BOOLEAN": "false"}
-    if table in published.ADDED:
-        missing = [(column, kind) for column, kind, _ in published.ADDED[table] if column not in present]
-        return "".join(f', NULL::{_sql_type(kind)} AS "{column}"' for column, kind in missing)
-    declared = table_schemas().get(table, {}) if table in _OWN_TABLES else {}
-    return "".join(
-        f', {unknown.get(kind, "-1")}::{kind} AS "{column}"'
-        for column, kind in declared.items()
-        if column not in present
-    )
-
-
-def _folder_identity(folder: Path | None) -> tuple[int, int] | None:
-    try:
-        found = folder.stat() if folder is not None else None
-    except OSError:
-        return None
-    return None if found is None else (found.st_dev, found.st_ino)
-
-
-def _sql_text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _escape_glob(path: str) -> str:
-    """`path` such that DuckDB's globbing finds only itself."""
-    return re.sub(r"([\[*?])", r"[\1]", path)

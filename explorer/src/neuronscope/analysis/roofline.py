@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from neuronscope.analysis.devices import peak_of
-from neuronscope.analysis.profile import RANGE_ARGUMENTS
+from neuronscope.analysis.ranges import RANGE_ARGUMENTS
 from neuronscope.formats.errors import NeuronscopeError
 
 if TYPE_CHECKING:

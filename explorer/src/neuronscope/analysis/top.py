@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from neuronscope.analysis.profile import RANGE_ARGUMENTS
+from neuronscope.analysis.answers import range_answer
 
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile, Range
@@ -51,7 +51,5 @@ def top(profile: Profile, by: str = "operator", limit: int = 20, selected: Range
     if by not in ATTRIBUTES:
         raise ValueError(f"by={by!r}: one of {', '.join(ATTRIBUTES)}")
     selected = selected or profile.default_range
-    rows = profile.rows(
-        f"SELECT * FROM work_by($attribute, {RANGE_ARGUMENTS[1:-1]})", {"attribute": by, **selected.parameters}
-    )
+    rows = range_answer(profile, "work_by", selected, f"'{by}'")
     return Top(by, tuple(rows[:limit]), len(rows), sum(row["device_time_ns"] for row in rows), selected)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from neuronscope.analysis.profile import published_schema
+from neuronscope.analysis.columns import published_schema
 from neuronscope.schema import own
 
 __all__ = ["openapi_yaml"]

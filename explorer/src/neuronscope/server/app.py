@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 from collections.abc import Callable, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -21,7 +19,19 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from neuronscope.analysis import card, chain, compare, condition, diff, events, gaps, operators, roofline, top
+from neuronscope.analysis import (
+    card,
+    chain,
+    compare,
+    compare_api,
+    condition,
+    diff,
+    events,
+    gaps,
+    operators,
+    roofline,
+    top,
+)
 from neuronscope.analysis.catalog import ANALYSES, UnknownAnalysisError
 from neuronscope.analysis.events import UnknownEventError
 from neuronscope.analysis.library import of_stored
@@ -30,6 +40,7 @@ from neuronscope.analysis.profile import Profile, Range, unique_names
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers.wording import printable
 from neuronscope.server import openapi, query
+from neuronscope.server.answers import HEADERS, answer, error_answer, json_endpoint, while_connected
 from neuronscope.server.upload_routes import upload_routes
 from neuronscope.server.uploads import DEFAULT_LIMIT_BYTES, UploadError, Uploads
 from neuronscope.server.web import page
@@ -42,7 +53,6 @@ _MAX_WIDTH = 16_384
 _MAX_LIMIT = 10_000
 _INT64 = 2**63
 _PLAIN = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'self'"
-_HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 
 
 class RequestError(NeuronscopeError, ValueError):
@@ -120,7 +130,7 @@ def create_app(
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        return _answer(request, sink.getvalue().to_pybytes(), ARROW_TYPE)
+        return answer(request, sink.getvalue().to_pybytes(), ARROW_TYPE)
 
     def event(request: Request) -> Any:
         return events.event_details(find(request.path_params["p"]), _event(request.path_params["id"]))
@@ -143,9 +153,9 @@ def create_app(
         profile = find(request.path_params["p"])
         selected = _range(request, profile)
         table = profile.operators(selected)
-        total = compare.operator_rows([table.total])[0]
+        total = compare_api.operator_rows([table.total])[0]
         return {
-            "rows": compare.operator_rows(table.rows),
+            "rows": compare_api.operator_rows(table.rows),
             "total": total,
             "reason": operators.reason(profile, selected),
             "range": selected.text,
@@ -171,7 +181,7 @@ def create_app(
         names = [name for name in request.query_params.get("profiles", "").split(",") if name]
         chosen = [find(name) for name in dict.fromkeys(names)] if names else [find(name) for name in by_id]
         base = request.query_params.get("base") or None
-        return compare.to_api(compare.compare(chosen, base))
+        return compare_api.to_api(compare.compare(chosen, base))
 
     def unreadable(request: Request, error: Exception) -> Response:
         gone = [
@@ -184,7 +194,7 @@ def create_app(
         if not gone:
             return _broken(request, error)
         names = ", ".join(profile.name for profile in gone)
-        return _error(410, f"{names}: removed from the library since it was opened. {_again(gone)}")
+        return error_answer(410, f"{names}: removed from the library since it was opened. {_again(gone)}")
 
     def top_rows(request: Request) -> Any:
         profile = find(request.path_params["p"])
@@ -221,16 +231,16 @@ def create_app(
     async def sql(request: Request) -> Response:
         profile = find(request.path_params["p"])
         body = await query.read_body(request.stream(), request.headers.get("content-type", ""))
-        rows = await run_in_threadpool(query.answer, profile, body)
+        rows = await while_connected(request, lambda: query.answer(profile, body))
         text = json.dumps(rows, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return Response(text.encode(errors="replace"), media_type="application/json", headers=_HEADERS)
+        return Response(text.encode(errors="replace"), media_type="application/json", headers=HEADERS)
 
     def api_document(_: Request) -> Any:
         return openapi.document(version("neuronscope"))
 
     def api_page(_: Request) -> Response:
         return HTMLResponse(
-            openapi.page_html(version("neuronscope")), headers=_HEADERS | {"Content-Security-Policy": _PLAIN}
+            openapi.page_html(version("neuronscope")), headers=HEADERS | {"Content-Security-Policy": _PLAIN}
         )
 
     prefix = "/api/profiles/{p}"
@@ -253,7 +263,7 @@ def create_app(
         ("/api/diff", difference),
         ("/api/openapi.json", api_document),
     ]
-    routes = [Route(path, _json_endpoint(handler)) for path, handler in json_routes]
+    routes = [Route(path, json_endpoint(handler)) for path, handler in json_routes]
     routes.append(Route(f"{prefix}/tiles", tiles))
     routes.append(Route(f"{prefix}/sql", sql, methods=["POST"]))
     routes += upload_routes(uploads)
@@ -288,52 +298,29 @@ def _no_route(request: Request) -> Response:
     raise _NotFoundError(f"no route {request.method} {request.url.path}. /api/docs lists them")
 
 
-def _json_endpoint(handler: Callable[[Request], Any]) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        body = json.dumps(handler(request), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-            errors="replace"
-        )
-        return _answer(request, body, "application/json")
-
-    return endpoint
-
-
-def _answer(request: Request, body: bytes, media_type: str) -> Response:
-    """The body with an ETag of its content; 304 without it where the browser has it already."""
-    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-    headers = _HEADERS | {"ETag": tag}
-    held = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
-    if tag in held:
-        return Response(status_code=304, headers=headers)
-    return Response(body, media_type=media_type, headers=headers)
-
-
 def _failure(status: int) -> Callable[[Request, Exception], Response]:
     def handler(_: Request, error: Exception) -> Response:
-        return _error(status, str(error))
+        return error_answer(status, str(error))
 
     return handler
 
 
 def _upload_failure(_: Request, error: Exception) -> Response:
     assert isinstance(error, UploadError)
-    return _error(error.status, str(error))
+    return error_answer(error.status, str(error))
 
 
 def _http_failure(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = "this route answers to another method: see /api/docs" if error.status_code == 405 else error.detail
-    return _error(error.status_code, text)
+    return error_answer(error.status_code, text)
 
 
 def _broken(_: Request, error: Exception) -> Response:
     """Our own mistake: its kind for the user, the traceback for the server's log (starlette re-raises it there)."""
-    return _error(500, f"internal error ({type(error).__name__}): the server's log has the details; please report it")
-
-
-def _error(status: int, text: str) -> Response:
-    body = json.dumps({"error": " ".join(text.split())}, ensure_ascii=False)
-    return Response(body.encode(errors="replace"), status, media_type="application/json", headers=_HEADERS)
+    return error_answer(
+        500, f"internal error ({type(error).__name__}): the server's log has the details; please report it"
+    )
 
 
 def _integer(request: Request, name: str, default: int | None, low: int, high: int) -> int:

@@ -20,5 +20,4 @@ SELECT start_ts,
        coalesce(lead(reach) OVER (ORDER BY start_ts, execution_id), (SELECT max(end_ts) FROM pieces)) AS end_ts,
        execution_id AS first_execution
 FROM marked
-WHERE reach IS NULL OR start_ts > reach
-ORDER BY start_ts;
+WHERE reach IS NULL OR start_ts > reach;

@@ -26,5 +26,4 @@ FROM Execution
 WHERE CASE WHEN range_step >= 0 AND step >= 0 THEN step = range_step
            ELSE start_ts >= range_start AND start_ts < range_end END
   AND (range_step < 0 OR step IN (range_step, -1)) -- these two are implied; they let row groups be skipped
-  AND (range_step >= 0 OR (start_ts >= range_start AND start_ts < range_end))
-ORDER BY start_ts, execution_id;
+  AND (range_step >= 0 OR (start_ts >= range_start AND start_ts < range_end));

@@ -6,10 +6,10 @@
 --   calls, self_cpu_ns  sums; self time is without enclosed operator calls
 CREATE OR REPLACE MACRO host_paths() AS TABLE
 WITH RECURSIVE calls AS (
-    SELECT event_id, step, self_cpu_ns, name AS path FROM HostOp WHERE parent_id < 0
+    SELECT event_id, step, self_cpu_ns, name, name AS path FROM HostOp WHERE parent_id < 0
     UNION ALL
-    SELECT inner_call.event_id, inner_call.step, inner_call.self_cpu_ns,
-           CASE WHEN inner_call.name = split_part(calls.path, ' > ', -1) THEN calls.path
+    SELECT inner_call.event_id, inner_call.step, inner_call.self_cpu_ns, inner_call.name,
+           CASE WHEN inner_call.name = calls.name THEN calls.path
                 ELSE calls.path || ' > ' || inner_call.name END
     FROM HostOp AS inner_call JOIN calls ON inner_call.parent_id = calls.event_id
 )

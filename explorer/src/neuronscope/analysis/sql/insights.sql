@@ -12,7 +12,7 @@
 --   span_ns   the steps' spans (step_split()), summed over steps and ranks
 --   count     pieces of evidence
 --   formula   how gain_ns is computed
---   evidence  the five largest pieces: {event_id, name, ns}
+--   evidence  the five largest pieces, the first of equals: {event_id, name, ns}
 CREATE OR REPLACE MACRO insights(
     range_start := -9223372036854775807, range_end := 9223372036854775807, range_step := -1
 ) AS TABLE
@@ -33,21 +33,25 @@ WITH split AS MATERIALIZED (
     FROM work LEFT JOIN marked ON marked.number = work.step AND marked.rank = work.rank, whole
     WHERE gap_cause = 'host_late' AND gap_ns > 0 AND NOT emulated
       AND (begun IS NOT NULL OR NOT EXISTS (SELECT 1 FROM marked))
-), waits AS ( -- host calls that wait for the device, and those that fetch data
+), waits AS MATERIALIZED ( -- host calls that wait for the device, and those that fetch data
     SELECT event_id, Name.name AS name, start_ts, end_ts, rank, starts_with(Name.name, 'enumerate(DataLoader)') AS loads
     FROM Slice JOIN Name USING (name_id) JOIN Track USING (track_id)
     WHERE regexp_matches(Name.name, '(?i)^(cuda|hip|xpu|npu|acl|rt)\w*synchronize|^aten::(item|_local_scalar_dense)$|^enumerate\(DataLoader\)')
       AND kind IN ('framework', 'runtime')
-), synced AS (
+), synced AS ( -- where no call waits, no row is left to search for one
     SELECT waits.event_id, waits.name, late.ns
-    FROM late ASOF JOIN (SELECT * FROM waits WHERE NOT loads) AS waits
+    FROM (SELECT * FROM late WHERE dry_ts >= (SELECT min(start_ts) FROM waits WHERE NOT loads)) AS late
+    ASOF JOIN (SELECT * FROM waits WHERE NOT loads) AS waits
         ON late.rank = waits.rank AND late.dry_ts >= waits.start_ts
     WHERE waits.end_ts >= late.dry_ts AND waits.end_ts <= late.start_ts
 ), loading AS (
     SELECT waits.event_id, waits.name, least(waits.end_ts, late.start_ts) - greatest(waits.start_ts, late.dry_ts) AS ns
-    FROM late ASOF JOIN (SELECT * FROM waits WHERE loads) AS waits
+    FROM (SELECT * FROM late WHERE start_ts > (SELECT min(start_ts) FROM waits WHERE loads)) AS late
+    ASOF JOIN (SELECT * FROM waits WHERE loads) AS waits
         ON late.rank = waits.rank AND late.start_ts > waits.start_ts
     WHERE waits.end_ts > late.dry_ts
+), behind AS MATERIALIZED (
+    SELECT event_id, rank, name, lead_ns, ranks FROM collectives() WHERE last AND (range_step < 0 OR step = range_step)
 ), evidence AS (
     SELECT 'host_late' AS rule, event_id, name, ns FROM late WHERE ns > 0
     UNION ALL
@@ -64,15 +68,14 @@ WITH split AS MATERIALIZED (
     UNION ALL
     SELECT 'exposed_copies', event_id, name, duration_ns FROM work WHERE category = 'memory_copy'
     UNION ALL
-    SELECT 'straggler', event_id, 'rank ' || rank || ' starts ' || name || ' last', lead_ns FROM collectives()
-    WHERE last AND (range_step < 0 OR step = range_step) AND lead_ns > 0
+    SELECT 'straggler', event_id, 'rank ' || rank || ' starts ' || name || ' last', lead_ns FROM behind WHERE lead_ns > 0
     UNION ALL
     SELECT 'conversions', event_id, op, device_part FROM work
     WHERE category = 'compute' AND op IN ('aten::copy_', 'aten::_to_copy', 'aten::to', 'aten::contiguous', 'aten::clone')
 ), found AS (
     SELECT rule, count(*) AS count, sum(ns)::BIGINT AS total,
-           list_transform(list_zip(arg_max(event_id, ns, 5), arg_max(name, ns, 5), arg_max(ns::BIGINT, ns, 5)),
-                          lambda row: {'event_id': row[1], 'name': row[2], 'ns': row[3]}) AS evidence
+           list_transform(max((ns::BIGINT, -event_id, name), 5), lambda row: {'event_id': -row[2], 'name': row[3], 'ns': row[1]})
+               AS evidence
     FROM evidence GROUP BY rule
 ), bounds AS (
     SELECT 'host_late' AS rule, (SELECT ns FROM split WHERE category = 'host_late') AS gain_ns,
@@ -96,7 +99,7 @@ WITH split AS MATERIALIZED (
     SELECT 'exposed_copies', (SELECT ns FROM split WHERE category = 'memory_copy'),
            'memory_copy of step_split(): only copies ran'
     UNION ALL
-    SELECT 'straggler', (SELECT sum(lead_ns * ranks) FROM collectives() WHERE last AND (range_step < 0 OR step = range_step)),
+    SELECT 'straggler', (SELECT sum(lead_ns * ranks) FROM behind),
            'per collective, how long the last rank started after the last but one, for every rank (collectives())'
     UNION ALL
     SELECT 'conversions', (SELECT total FROM found WHERE rule = 'conversions'),

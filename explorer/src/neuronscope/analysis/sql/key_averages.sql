@@ -28,64 +28,84 @@ WITH RECURSIVE every_call AS MATERIALIZED (
     WHERE CASE WHEN range_step >= 0 AND step >= 0 THEN step = range_step
                ELSE start_ts >= range_start AND start_ts < range_end END
       AND (range_step < 0 OR step IN (range_step, -1))
-), ops AS MATERIALIZED (
-    SELECT * FROM every_call WHERE NOT left_out
-), ignored AS ( -- what torch leaves out stays in the time of the call around it
-    SELECT parent_id, sum(end_ts - start_ts) AS ns FROM every_call WHERE left_out AND parent_id >= 0 GROUP BY parent_id
+), ops AS (
+    SELECT * EXCLUDE (left_out) FROM every_call WHERE NOT left_out
+), bounds AS MATERIALIZED (
+    SELECT min(start_ts) AS first_ts, max(end_ts) AS last_ts FROM ops
+), kinds AS ( -- tracks by the thread they belong to, once each: a pattern per slice would be slow
+    SELECT track_id, rank, starts_with(short, 'framework') AS is_range,
+           try_cast(regexp_extract(short, 'TID:(-?\d+)$', 1) AS BIGINT) AS thread_id
+    FROM Track WHERE starts_with(short, 'runtime/TID:') OR starts_with(short, 'framework/TID:')
 ), placed AS ( -- runtime calls and record_function ranges: what else torch's tree has
-    SELECT event_id, try_cast(regexp_extract(short, 'TID:(-?\d+)$', 1) AS BIGINT) AS thread_id, Track.rank AS rank,
-           start_ts, end_ts, starts_with(short, 'framework') AS is_range
-    FROM Slice JOIN Track USING (track_id)
-    WHERE start_ts >= (SELECT min(start_ts) FROM ops) AND start_ts <= (SELECT max(end_ts) FROM ops)
-      AND (starts_with(short, 'runtime/TID:') OR starts_with(short, 'framework/TID:') AND name_id IN (
+    SELECT event_id, thread_id, kinds.rank AS rank, start_ts, end_ts, is_range
+    FROM Slice JOIN kinds USING (track_id)
+    WHERE start_ts >= (SELECT first_ts FROM bounds) AND start_ts <= (SELECT last_ts FROM bounds)
+      AND (NOT is_range OR name_id IN (
           SELECT name_id FROM Name WHERE name NOT IN (SELECT DISTINCT name FROM HostOp)
               AND NOT regexp_matches(name, '\.py\(\d+\): |^<|^nn\.Module: |^ProfilerStep#')
       ))
 ), latest AS (
-    SELECT placed.event_id, placed.start_ts, placed.end_ts, is_range, ops.event_id AS op, ops.parent_id, ops.end_ts AS op_end
+    SELECT placed.event_id, placed.start_ts, placed.end_ts, is_range, ops.event_id AS op, ops.parent_id, ops.end_ts AS op_end,
+           ops.name
     FROM placed ASOF JOIN ops
         ON placed.thread_id = ops.thread_id AND placed.rank = ops.rank AND placed.start_ts >= ops.start_ts
 ), climbing AS (
     SELECT * FROM latest
     UNION ALL
-    SELECT climbing.event_id, climbing.start_ts, climbing.end_ts, is_range, ops.event_id, ops.parent_id, ops.end_ts
+    SELECT climbing.event_id, climbing.start_ts, climbing.end_ts, is_range, ops.event_id, ops.parent_id, ops.end_ts, ops.name
     FROM climbing JOIN ops ON ops.event_id = climbing.parent_id
     WHERE climbing.op_end < climbing.end_ts
 ), within AS MATERIALIZED (
-    SELECT event_id, op, start_ts, end_ts, is_range FROM climbing
+    SELECT event_id, op, name, start_ts, end_ts, is_range FROM climbing
     WHERE op_end >= end_ts AND (NOT is_range OR event_id IN (
         SELECT id FROM SystemProfileEvents WHERE id IN (SELECT event_id FROM climbing WHERE is_range)
             AND contains(extra_attributes_json, '"category":"user_annotation"')
     ))
-), ranges AS (
+), ranges AS MATERIALIZED (
     SELECT * FROM within WHERE is_range
-), parts AS ( -- each counts in its operator unless a range there holds it; operators that a range holds count in that
-    SELECT op, 1 AS n, end_ts - start_ts AS ns FROM within
-    WHERE NOT EXISTS (SELECT 1 FROM ranges WHERE ranges.op = within.op AND ranges.event_id <> within.event_id
-                      AND ranges.start_ts <= within.start_ts AND ranges.end_ts >= within.end_ts
-                      AND (NOT within.is_range OR ranges.event_id < within.event_id
-                           OR ranges.end_ts - ranges.start_ts > within.end_ts - within.start_ts))
+), covered AS ( -- what a range holds counts in that range, not in the operator around both; few calls are near a range
+    SELECT event_id FROM (SELECT * FROM within WHERE op IN (SELECT op FROM ranges)) AS near
+    WHERE EXISTS (SELECT 1 FROM ranges WHERE ranges.op = near.op AND ranges.event_id <> near.event_id
+                  AND ranges.start_ts <= near.start_ts AND ranges.end_ts >= near.end_ts
+                  AND (NOT near.is_range OR ranges.event_id < near.event_id
+                       OR ranges.end_ts - ranges.start_ts > near.end_ts - near.start_ts))
+), held AS (
+    SELECT near.parent_id, near.end_ts - near.start_ts AS ns
+    FROM (SELECT * FROM ops WHERE parent_id IN (SELECT op FROM ranges)) AS near
+    WHERE EXISTS (SELECT 1 FROM ranges WHERE ranges.op = near.parent_id
+                  AND ranges.start_ts <= near.start_ts AND ranges.end_ts >= near.end_ts)
+), taken AS ( -- from an operator's own time besides that of operators in it, by the operator's name
+    SELECT name, sum(end_ts - start_ts) AS ns FROM within WHERE event_id NOT IN (SELECT event_id FROM covered) GROUP BY name
     UNION ALL
-    SELECT held.parent_id, -1, held.start_ts - held.end_ts FROM ops AS held
-    WHERE EXISTS (SELECT 1 FROM ranges WHERE ranges.op = held.parent_id
-                  AND ranges.start_ts <= held.start_ts AND ranges.end_ts >= held.end_ts)
-), inside AS (
-    SELECT op, sum(n) AS n, sum(ns) AS ns FROM parts GROUP BY op
-), children AS (
-    SELECT parent_id, count(*) AS n FROM ops WHERE parent_id >= 0 GROUP BY parent_id
-), calls AS (
-    SELECT ops.event_id, ops.name, ops.end_ts - ops.start_ts AS cpu, ops.self_cpu_ns, coalesce(inside.ns, 0) - coalesce(ignored.ns, 0) AS launching,
-           outside.event_id IS NOT NULL AND children.n + coalesce(around.n, 0) = 1 AS merged,
-           outside.event_id IS NOT NULL AS repeated
-    FROM ops LEFT JOIN inside ON inside.op = ops.event_id
-    LEFT JOIN ops AS outside ON outside.event_id = ops.parent_id AND outside.name = ops.name
-    LEFT JOIN children ON children.parent_id = outside.event_id
-    LEFT JOIN inside AS around ON around.op = outside.event_id
-    LEFT JOIN ignored ON ignored.parent_id = ops.event_id
+    SELECT name, -sum(ns) FROM (
+        SELECT parent_id, ns FROM held
+        UNION ALL -- what torch leaves out stays in the time of the call around it
+        SELECT parent_id, end_ts - start_ts FROM every_call WHERE left_out
+    ) JOIN (
+        SELECT event_id, name FROM ops
+        WHERE event_id IN (SELECT parent_id FROM held UNION ALL SELECT parent_id FROM every_call WHERE left_out)
+    ) ON event_id = parent_id GROUP BY name
+), repeated AS MATERIALIZED ( -- calls inside one of their own name
+    SELECT ops.name, ops.parent_id, ops.end_ts - ops.start_ts AS cpu
+    FROM ops JOIN ops AS outside ON outside.event_id = ops.parent_id AND outside.name = ops.name
+), inside AS ( -- of the calls around those: how much else they hold
+    SELECT op, sum(n) AS n FROM (
+        SELECT parent_id AS op, 1 AS n FROM ops WHERE parent_id IN (SELECT parent_id FROM repeated)
+        UNION ALL
+        SELECT op, 1 FROM within WHERE op IN (SELECT parent_id FROM repeated) AND event_id NOT IN (SELECT event_id FROM covered)
+        UNION ALL
+        SELECT parent_id, -1 FROM held WHERE parent_id IN (SELECT parent_id FROM repeated)
+    ) GROUP BY op
+), merged AS (
+    SELECT repeated.name, count(*) FILTER (inside.n = 1) AS calls, sum(cpu) AS cpu
+    FROM repeated JOIN inside ON inside.op = repeated.parent_id GROUP BY repeated.name
+), summed AS (
+    SELECT name, count(*) AS calls, sum(end_ts - start_ts) AS cpu, sum(self_cpu_ns) AS self_cpu_ns FROM ops GROUP BY name
 ), host AS (
-    SELECT name, count(*) FILTER (NOT merged) AS calls, sum(cpu) FILTER (NOT repeated) AS cpu_ns,
-           sum(self_cpu_ns) AS self_cpu_ns, sum(self_cpu_ns - launching) AS torch_self_cpu_ns
-    FROM calls GROUP BY name
+    SELECT name, summed.calls - coalesce(merged.calls, 0) AS calls,
+           summed.cpu - coalesce(merged.cpu, 0) AS cpu_ns, self_cpu_ns,
+           self_cpu_ns - coalesce(ns, 0) AS torch_self_cpu_ns
+    FROM summed LEFT JOIN merged USING (name) LEFT JOIN (SELECT name, sum(ns) AS ns FROM taken GROUP BY name) USING (name)
 ), work AS (
     SELECT event_id, op_event_id, op, device_part
     FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)

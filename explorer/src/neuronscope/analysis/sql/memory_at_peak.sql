@@ -34,7 +34,9 @@ WITH RECURSIVE events AS MATERIALIZED (
     SELECT * FROM latest
     UNION ALL
     SELECT climbing.id, ts, outside.event_id, outside.name, outside.parent_id, outside.end_ts
-    FROM climbing JOIN HostOp AS outside ON outside.event_id = climbing.parent_id
+    FROM climbing JOIN (
+        SELECT * FROM HostOp WHERE start_ts <= (SELECT max(ts) FROM alive) -- nothing to look at where nothing was allocated
+    ) AS outside ON outside.event_id = climbing.parent_id
     WHERE climbing.end_ts < climbing.ts
 ), owners AS (
     SELECT id, name FROM climbing WHERE end_ts >= ts

@@ -10,10 +10,10 @@
 --   first_shapes, last_shapes  the input shapes that come first and last as text, empty unknown: what differs between runs
 CREATE OR REPLACE MACRO op_paths(modules := true) AS TABLE
 WITH RECURSIVE calls AS (
-    SELECT event_id, name AS path FROM HostOp WHERE parent_id < 0
+    SELECT event_id, name, name AS path FROM HostOp WHERE parent_id < 0
     UNION ALL
-    SELECT inner_call.event_id,
-           CASE WHEN inner_call.name = split_part(calls.path, ' > ', -1) THEN calls.path
+    SELECT inner_call.event_id, inner_call.name,
+           CASE WHEN inner_call.name = calls.name THEN calls.path
                 ELSE calls.path || ' > ' || inner_call.name END
     FROM HostOp AS inner_call JOIN calls ON inner_call.parent_id = calls.event_id
 )

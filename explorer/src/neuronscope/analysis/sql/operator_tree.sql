@@ -18,10 +18,10 @@ WITH RECURSIVE selected AS MATERIALIZED (
                ELSE start_ts >= range_start AND start_ts < range_end END
       AND (range_step < 0 OR step IN (range_step, -1))
 ), calls AS (
-    SELECT event_id, [name] AS path FROM selected
+    SELECT event_id, [name] AS path, cpu, self_cpu_ns FROM selected
     WHERE parent_id < 0 OR parent_id NOT IN (SELECT event_id FROM selected)
     UNION ALL
-    SELECT selected.event_id, list_append(calls.path, selected.name)
+    SELECT selected.event_id, list_append(calls.path, selected.name), selected.cpu, selected.self_cpu_ns
     FROM selected JOIN calls ON selected.parent_id = calls.event_id
 ), device AS (
     SELECT coalesce(calls.path, CASE WHEN op = '' THEN ['(unlinked)'] ELSE [op] END) AS path, sum(device_part) AS ns
@@ -29,8 +29,7 @@ WITH RECURSIVE selected AS MATERIALIZED (
     LEFT JOIN calls ON calls.event_id = work.op_event_id
     GROUP BY 1
 ), host AS (
-    SELECT path, count(*) AS calls, sum(cpu) AS cpu, sum(self_cpu_ns) AS self_cpu
-    FROM calls JOIN selected USING (event_id) GROUP BY path
+    SELECT path, count(*) AS calls, sum(cpu) AS cpu, sum(self_cpu_ns) AS self_cpu FROM calls GROUP BY path
 ), below AS (
     SELECT path[1:depth] AS path, sum(ns) AS ns
     FROM (SELECT path, ns, unnest(range(1, len(path) + 1)) AS depth FROM device) GROUP BY 1

@@ -62,28 +62,42 @@ WITH marked AS MATERIALIZED (
     SELECT number, windows.rank, w_start, w_end, greatest(p_start, w_start) AS s, least(p_end, w_end) AS e, gap_cause, called,
            CASE WHEN number < 0 OR step = number OR NOT (SELECT yes FROM on_device) THEN level ELSE 5 END AS level
     FROM pieces JOIN windows ON pieces.rank = windows.rank AND p_end > w_start AND p_start < w_end
-), reached AS (
-    SELECT *,
-           max(CASE WHEN level <= 1 THEN e END) OVER before AS r1, max(CASE WHEN level <= 2 THEN e END) OVER before AS r2,
-           max(CASE WHEN level <= 3 THEN e END) OVER before AS r3, max(CASE WHEN level <= 4 THEN e END) OVER before AS r4,
-           max(e) OVER before AS r5
+), swept AS MATERIALIZED (
+    SELECT *, max(e) OVER before AS r5, lead(s) OVER (PARTITION BY number, rank ORDER BY s, e) AS next_s
     FROM placed
+    WINDOW before AS (PARTITION BY number, rank ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), alone AS ( -- most pieces overlap no other: what they cover needs no look at the levels of others
+    SELECT number, rank, level, sum(e - s) AS ns FROM swept
+    WHERE (r5 IS NULL OR s >= r5) AND (next_s IS NULL OR next_s >= e) GROUP BY ALL
+), reached AS (
+    SELECT number, rank, s, e, level, r5,
+           max(CASE WHEN level <= 1 THEN e END) OVER before AS r1, max(CASE WHEN level <= 2 THEN e END) OVER before AS r2,
+           max(CASE WHEN level <= 3 THEN e END) OVER before AS r3, max(CASE WHEN level <= 4 THEN e END) OVER before AS r4
+    FROM swept WHERE NOT ((r5 IS NULL OR s >= r5) AND (next_s IS NULL OR next_s >= e))
     WINDOW before AS (PARTITION BY number, rank ORDER BY s, e ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), paused AS (
     SELECT number, rank, s - coalesce(r5, w_start) AS pause, -- before this piece nothing ran
            CASE WHEN called < 0 THEN 0 ELSE least(greatest(called - coalesce(r5, w_start), 0), pause) END AS late,
            CASE WHEN gap_cause IN ('execution_gap', 'sync', 'stream', 'launch_latency') THEN gap_cause
                 WHEN called < 0 THEN 'unknown' WHEN late > 0 THEN 'launch_latency' ELSE 'queued' END AS cause
-    FROM reached WHERE s > coalesce(r5, w_start)
+    FROM swept WHERE s > coalesce(r5, w_start)
 ), covered AS (
-    SELECT number, rank,
-           sum(CASE WHEN level <= 1 THEN greatest(e - greatest(s, coalesce(r1, s)), 0) END) AS c1,
-           sum(CASE WHEN level <= 2 THEN greatest(e - greatest(s, coalesce(r2, s)), 0) END) AS c2,
-           sum(CASE WHEN level <= 3 THEN greatest(e - greatest(s, coalesce(r3, s)), 0) END) AS c3,
-           sum(CASE WHEN level <= 4 THEN greatest(e - greatest(s, coalesce(r4, s)), 0) END) AS c4,
-           sum(greatest(e - greatest(s, coalesce(r5, s)), 0)) AS c5,
-           max(e) AS last_end
-    FROM reached GROUP BY number, rank
+    SELECT number, rank, sum(c1) AS c1, sum(c2) AS c2, sum(c3) AS c3, sum(c4) AS c4, sum(c5) AS c5
+    FROM (
+        SELECT number, rank,
+               CASE WHEN level <= 1 THEN greatest(e - greatest(s, coalesce(r1, s)), 0) END AS c1,
+               CASE WHEN level <= 2 THEN greatest(e - greatest(s, coalesce(r2, s)), 0) END AS c2,
+               CASE WHEN level <= 3 THEN greatest(e - greatest(s, coalesce(r3, s)), 0) END AS c3,
+               CASE WHEN level <= 4 THEN greatest(e - greatest(s, coalesce(r4, s)), 0) END AS c4,
+               greatest(e - greatest(s, coalesce(r5, s)), 0) AS c5
+        FROM reached
+        UNION ALL
+        SELECT number, rank, CASE WHEN level <= 1 THEN ns END, CASE WHEN level <= 2 THEN ns END,
+               CASE WHEN level <= 3 THEN ns END, CASE WHEN level <= 4 THEN ns END, ns
+        FROM alone
+    ) GROUP BY number, rank
+), ended AS (
+    SELECT number, rank, max(e) AS last_end FROM swept GROUP BY number, rank
 ), parts AS (
     SELECT number, rank, unnest([
         {'category': 'compute', 'ns': coalesce(c1, 0)},
@@ -102,7 +116,7 @@ WITH marked AS MATERIALIZED (
     UNION ALL
     SELECT number, windows.rank, CASE WHEN yes THEN 'no_more_work' ELSE 'outside_operators' END,
            w_end - coalesce(last_end, w_start)
-    FROM windows LEFT JOIN covered USING (number, rank), on_device
+    FROM windows LEFT JOIN ended USING (number, rank), on_device
 )
 SELECT number AS step, parts.rank AS rank, category, sum(ns)::BIGINT AS time_ns,
        any_value(w_end - w_start) AS span_ns, time_ns / nullif(span_ns, 0) AS share

@@ -33,6 +33,7 @@ WITH sums AS (
            coalesce(sum(estimated_ns), 0)::BIGINT AS estimated_ns,
            coalesce(sum(work_part) FILTER (provenance = 'bound'), 0)::BIGINT AS bound_ns,
            coalesce(bool_or(split), false) AS split,
+           coalesce(max(launch_part), 0) > 0 AS launches,
            min(start_ts) FILTER (kind <> 'host_copy') AS first_ts,
            max(end_ts) FILTER (kind <> 'host_copy') AS last_ts,
            coalesce(max(end_ts) FILTER (kind <> 'host_copy') - min(start_ts) FILTER (kind <> 'host_copy'), 0) AS span_ns,
@@ -44,9 +45,18 @@ WITH sums AS (
 ), all_busy AS (
     SELECT coalesce(sum(end_ts - start_ts), 0)::BIGINT AS busy_ns, greatest(count(*) - 1, 0) AS gaps
     FROM busy(range_start := range_start, range_end := range_end, range_step := range_step)
+), pieces AS ( -- without any launch part it is all_busy: an empty union costs nothing
+    SELECT start_ts + launch_part AS s, end_ts AS e, execution_id
+    FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
+    WHERE kind <> 'host_copy' AND (SELECT launches FROM sums)
+), marked AS (
+    SELECT s, e, max(e) OVER (ORDER BY s, execution_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach FROM pieces
 ), work_busy AS (
-    SELECT coalesce(sum(end_ts - start_ts), 0)::BIGINT AS work_in_span
-    FROM busy(range_start := range_start, range_end := range_end, range_step := range_step, work_only := true)
+    SELECT CASE WHEN (SELECT launches FROM sums)
+                THEN coalesce(sum(greatest(e - greatest(s, coalesce(reach, s)), 0)), 0)::BIGINT
+                ELSE (SELECT busy_ns FROM all_busy) END AS work_in_span
+    FROM marked
 )
-SELECT sums.*, busy_ns, gaps, busy_ns - work_in_span AS launch_in_span, work_in_span, span_ns - busy_ns AS gaps_ns
+SELECT sums.* EXCLUDE (launches), busy_ns, gaps, busy_ns - work_in_span AS launch_in_span, work_in_span,
+       span_ns - busy_ns AS gaps_ns
 FROM sums, all_busy, work_busy;
