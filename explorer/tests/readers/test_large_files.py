@@ -13,7 +13,7 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 from neuronscope import readers
-from neuronscope.readers import event_list, helper, native, source
+from neuronscope.readers import event_list, helper, native, source, texts
 
 TOKENIZERS = ["plain", *(["native"] if native._tokenize is not None else [])]
 
@@ -30,6 +30,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_IN_MEMORY_BYTES", 10_000)
     monkeypatch.setattr(event_list, "_PIECE_BYTES", 20_000)
     monkeypatch.setattr(helper, "_WORTH_BYTES", 10_000)
+    monkeypatch.setattr(texts, "HELD_BYTES", 0)
     monkeypatch.setattr(helper, "cores", lambda: 2)
 
 

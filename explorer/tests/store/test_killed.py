@@ -17,12 +17,13 @@ from neuronscope.store import Store
 SCRIPT = """
 import os, signal, sys
 source, root, moment, limit = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-from neuronscope.readers import event_list, helper, scratch, source as sources
+from neuronscope.readers import event_list, helper, ranks, scratch, session, source as sources, texts
 from neuronscope.analysis import arrays, library
 for name, module in list(sys.modules.items()):
     if name.startswith("neuronscope.readers.") and hasattr(module, "CHUNK_ROWS"):
         module.CHUNK_ROWS = 2_000
 sources._IN_MEMORY_BYTES, event_list._PIECE_BYTES, helper._WORTH_BYTES = 10_000, 200_000, 10_000
+texts.HELD_BYTES = 0
 arrays._LEAST_ROWS = arrays._LEAST_BYTES = 1
 seen = 0
 def watch(event, arguments):

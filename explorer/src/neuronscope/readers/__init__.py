@@ -17,22 +17,7 @@ from typing import Protocol
 
 from neuronscope.formats import attached
 from neuronscope.formats.errors import FormatError
-from neuronscope.readers import (
-    archive,
-    chrome,
-    database,
-    device_pair,
-    model,
-    neuron_json,
-    neuron_parquet,
-    processed,
-    ranks,
-    rocprof,
-    session,
-    source,
-    texts,
-    write,
-)
+from neuronscope.readers import archive, chrome, model, neuron_json, processed, rocprof, source, texts, write
 from neuronscope.readers.folder import only_profile
 from neuronscope.readers.result import IngestResult, IngestWarning, Progress
 from neuronscope.readers.trace import Trace
@@ -127,6 +112,8 @@ def detect(path: str | os.PathLike[str]) -> Reader:
     if archive.is_archive(head):
         return archive.ArchiveReader(path, detect)
     if head[:16] == b"SQLite format 3\0":
+        from neuronscope.readers import database
+
         return _File("database", path, lambda progress, _: database.read_database(path, progress), (path,))
     if (
         source.packed(first)
@@ -140,7 +127,7 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         raise FormatError(f"{path}: one Parquet table; give the folder of the whole profile")
     if rocprof.is_csv(head):
         return _File("rocprof output", path, lambda progress, _: rocprof.read_csv([path], progress), (path,))
-    if path.suffix == ".ntff" or (path.suffix == ".neff" and not session.is_session(path.parent)):
+    if path.suffix == ".ntff" or (path.suffix == ".neff" and not _in_session(path)):
         return _pair(path)  # of a session: the device's part alone
     for ending, what in _NOT_READ.items():
         if path.name.lower().endswith(ending):
@@ -169,6 +156,8 @@ _NOT_READ = {
 
 def _in_folder(path: Path) -> Reader:
     """The reader of a folder: a session, Parquet tables, traces of several ranks, one trace, other tools' files."""
+    from neuronscope.readers import neuron_parquet, ranks, session  # loading these takes longer than a short trace
+
     if not session.has_session(path):
         if processed.is_folder(path):
             return processed.FolderReader(path)
@@ -195,7 +184,15 @@ def _in_folder(path: Path) -> Reader:
     )
 
 
+def _in_session(path: Path) -> bool:
+    from neuronscope.readers import session
+
+    return session.is_session(path.parent)
+
+
 def _pair(path: Path) -> Reader:
+    from neuronscope.readers import device_pair
+
     pair = device_pair.find_pair(path)
     return _File("NEFF and NTFF", pair.timeline, lambda progress, _: device_pair.read_pair(pair, progress), pair.files)
 

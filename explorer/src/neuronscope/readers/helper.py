@@ -135,7 +135,7 @@ def main() -> None:
     gc.disable()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing else may write among the answers
-    spill = Spill(Path(sys.argv[2]))
+    spill = Spill(Path(sys.argv[2]), 0)  # an answer is copied twice, a file is not
     with Path(sys.argv[1]).open("rb") as source:
         while True:
             try:

@@ -23,6 +23,7 @@ from neuronscope.readers.scratch import Scratch
 __all__ = ["Spill", "Stored", "TextRows", "Texts"]
 
 _SMALL = 2**31 - 1  # bytes one Arrow array of 32-bit offsets can hold
+HELD_BYTES = 80 << 20  # of texts, per process or thread that parses
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,23 @@ class Stored:
 
 
 class Spill:
-    """A file that only grows while a trace is parsed; one per process that parses."""
+    """A file that only grows while a trace is parsed; one per process that parses.
 
-    def __init__(self, path: Path) -> None:
+    The first texts stay in memory: a trace of some hundred megabytes needs no file.
+    """
+
+    def __init__(self, path: Path, held_bytes: int | None = None) -> None:
+        """`held_bytes` of texts are not written; by default `HELD_BYTES`."""
         self.path = path
+        self._room = HELD_BYTES if held_bytes is None else held_bytes
         self._file = path.open("wb")
         self._end = 0
 
     def store(self, texts: TextColumn) -> Stored | pa.Array:
         """Append the texts; what a 32-bit offset can't reach stays in memory."""
         count, size = len(texts.offsets) - 1, int(texts.offsets[-1])
-        if size > _SMALL:
+        self._room -= 4 * (count + 1) + size
+        if size > _SMALL or self._room >= 0:
             return texts.binary()
         stored = Stored(str(self.path), self._end, count, size)
         self._file.write(texts.offsets.astype("<i4", copy=False).data)
