@@ -60,6 +60,10 @@ struct Columns {
   std::array<Distinct, kLabels> distinct;
   std::array<std::vector<int32_t>, kLabels> codes;
   Joined ids, args;
+  // While `sliced`, the arguments are not copied: begin and end of each in the text, which begins at `text`.
+  bool sliced = false;
+  std::vector<int32_t> slices;
+  const uint8_t* text = nullptr;
   std::array<std::vector<int64_t>, 2> times;
   std::array<std::vector<int8_t>, 2> valid;
   std::array<std::vector<int64_t>, kIdKeys> numbers;  // empty until one is met
@@ -71,6 +75,7 @@ struct Columns {
 
   // Empty again, with the memory it has.
   void clear(uint64_t seed) {
+    slices.clear();
     distinct.fill(Distinct(seed));
     for (auto& column : codes) column.clear();
     for (auto& column : times) column.clear();
@@ -78,6 +83,20 @@ struct Columns {
     for (auto& column : numbers) column.clear();
     odd.clear();
     rows = 0;
+  }
+
+  void add_args(Text value) {
+    if (!sliced) return args.add(value);
+    slices.push_back(static_cast<int32_t>(value.data - text));
+    slices.push_back(static_cast<int32_t>(value.data + value.size - text));
+  }
+
+  // From here on with arguments that do not stand in the text so.
+  void stop_slicing() {
+    if (!sliced) return;
+    sliced = false;
+    for (size_t i = 0; i < slices.size(); i += 2)
+      args.add({text + slices[i], static_cast<size_t>(slices[i + 1] - slices[i])});
   }
 
   // All but the texts of one more event; those are added before.
@@ -110,8 +129,9 @@ struct Finished {
   explicit Finished(const Columns& columns)
       : id_offsets(copied(columns.ids.offsets.data(), columns.ids.offsets.size())),
         ids(copied(columns.ids.data, columns.ids.size)),
-        arg_offsets(copied(columns.args.offsets.data(), columns.args.offsets.size())),
-        args(copied(columns.args.data, columns.args.size)),
+        arg_offsets(columns.sliced ? copied(columns.slices.data(), columns.slices.size())
+                                   : copied(columns.args.offsets.data(), columns.args.offsets.size())),
+        args(columns.sliced ? Block{} : copied(columns.args.data, columns.args.size)),
         ts(copied(columns.times[0].data(), columns.times[0].size())),
         has_ts(copied(columns.valid[0].data(), columns.valid[0].size())),
         dur(narrow(columns.times[1])),

@@ -27,7 +27,7 @@ class EventReader : private Scanner {
       if (const uint8_t* after = shapes_.read(at_, end_, row, id, args)) {
         at_ = after;
         columns_.ids.add(id);
-        columns_.args.add(args);
+        columns_.add_args(args);
         row_of(row);
       } else if (!event()) {
         return false;
@@ -134,10 +134,12 @@ class EventReader : private Scanner {
       row.valid[which] = digits;
     }
     columns_.ids.add(found[kId]);
-    if (others_.empty())
-      columns_.args.add(found[kArgs]);
-    else
+    if (others_.empty()) {
+      columns_.add_args(found[kArgs]);
+    } else {
+      columns_.stop_slicing();
       args_with_others(found[kArgs]);
+    }
     columns_.add(row);
   }
 

@@ -31,7 +31,7 @@ namespace {
 
 using namespace tokenizer;
 
-constexpr int kVersion = 2;            // as `_VERSION` in readers/native.py: of what goes in and comes out
+constexpr int kVersion = 3;            // as `_VERSION` in readers/native.py: of what goes in and comes out
 constexpr size_t kMaxText = 1u << 30;  // offsets stay far below 2^31
 
 // A copy of a text that ends in zeros, in memory that this thread keeps.
@@ -54,11 +54,12 @@ struct Answer {
   std::array<std::vector<Block>, kLabels> texts;
   std::vector<std::pair<Odd, Block>> odd;
   int32_t rows;
+  bool sliced;
 };
 
 // Everything that needs no interpreter; null when the plain parser has to read the text, which ends in `kPadding`
 // zeros.
-std::unique_ptr<Answer> read(const uint8_t* text, size_t size) {
+std::unique_ptr<Answer> read(const uint8_t* text, size_t size, bool sliced) {
   thread_local std::array<Scratch, 2> scratch;
   thread_local std::unique_ptr<Columns> kept;
   const uint64_t seed = new_seed();
@@ -67,10 +68,12 @@ std::unique_ptr<Answer> read(const uint8_t* text, size_t size) {
     columns->clear(seed);
   else
     columns.reset(new Columns(seed));
+  columns->text = text;
+  columns->sliced = sliced;
   columns->args.start(scratch[0].take(size + 1));
   columns->ids.start(scratch[1].take(size + 1));
   if (!EventReader(text, size, seed, *columns).events()) return nullptr;
-  std::unique_ptr<Answer> answer(new Answer{Finished(*columns), {}, {}, columns->rows});
+  std::unique_ptr<Answer> answer(new Answer{Finished(*columns), {}, {}, columns->rows, columns->sliced});
   for (size_t i = 0; i < kLabels; ++i)
     for (const Text one : columns->distinct[i].texts()) answer->texts[i].push_back(copied(one.data, one.size));
   for (const Odd& one : columns->odd) answer->odd.push_back({one, copied(one.text.data, one.text.size)});
@@ -172,7 +175,8 @@ PyObject* objects_of(Answer& answer) {
   for (size_t i = 0; i < kLabels; ++i)
     put(kNames[i], Py_BuildValue("(NN)", buffer_of(std::move(columns.codes[i])), list_of(answer.texts[i], bytes_of)));
   put("id", Py_BuildValue("(NN)", buffer_of(std::move(columns.id_offsets)), buffer_of(std::move(columns.ids))));
-  put("args", Py_BuildValue("(NN)", buffer_of(std::move(columns.arg_offsets)), buffer_of(std::move(columns.args))));
+  put("args", Py_BuildValue("(NN)", buffer_of(std::move(columns.arg_offsets)),
+                            answer.sliced ? Py_NewRef(Py_None) : buffer_of(std::move(columns.args))));
   put("ts", Py_BuildValue("(NN)", buffer_of(std::move(columns.ts)), buffer_of(std::move(columns.has_ts))));
   put("dur", Py_BuildValue("(NN)", buffer_of(std::move(columns.dur)), buffer_of(std::move(columns.has_dur))));
   put("numbers", list_of(columns.numbers, [](Block& block) { return buffer_of(std::move(block)); }));
@@ -184,7 +188,7 @@ PyObject* objects_of(Answer& answer) {
 
 PyDoc_STRVAR(
     tokenize_doc,
-    "tokenize(text, padding=0, /)\n--\n\n"
+    "tokenize(text, padding=0, sliced=0, /)\n--\n\n"
     "Events separated by commas → buffers; None when the plain parser has to read the text. The last `padding` bytes\n"
     "of the text do not belong to it; if they are 64 zeros or more, it is read where it is and must not change.\n\n"
     "A dict: rows, their number; ph, cat, name (contents of the strings), pid, tid (JSON texts) as (codes, distinct\n"
@@ -192,13 +196,15 @@ PyDoc_STRVAR(
     "id\n"
     "key, empty where no event has it; odd: (column, row, JSON text) of times (0 ts, 1 dur) and ids (2 + key) that "
     "are\n"
-    "not in plain digits. Whole numbers are of the fewest bytes that hold them, ts of 8. The interpreter's lock is\n"
+    "not in plain digits. With `sliced` args may be (begin and end of each in the text, None). Whole numbers are of "
+    "the fewest bytes that hold them, ts of 8. The interpreter's lock is\n"
     "released while it reads.");
 
 PyObject* tokenize(PyObject*, PyObject* arguments) {
   Py_buffer view;
   Py_ssize_t padding = 0;
-  if (!PyArg_ParseTuple(arguments, "y*|n", &view, &padding)) return nullptr;
+  int sliced = 0;
+  if (!PyArg_ParseTuple(arguments, "y*|np", &view, &padding, &sliced)) return nullptr;
   if (padding < 0 || padding > view.len) {
     PyBuffer_Release(&view);
     PyErr_SetString(PyExc_ValueError, "more padding than text");
@@ -213,7 +219,7 @@ PyObject* tokenize(PyObject*, PyObject* arguments) {
     if (size <= kMaxText) {
       const bool ends = static_cast<size_t>(padding) >= kPadding &&
                         std::all_of(text + size, text + size + kPadding, [](uint8_t byte) { return byte == 0; });
-      answer = read(ends ? text : padded(text, size), size);
+      answer = read(ends ? text : padded(text, size), size, sliced != 0);
     }
   } catch (const std::bad_alloc&) {
     memory = false;

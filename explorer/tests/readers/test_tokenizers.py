@@ -43,6 +43,12 @@ def both(text: bytes) -> dict[str, Any] | None:
     """What both make of a text; they must agree."""
     found = outcome(native.parse_piece(text, None))
     assert found == outcome(pieces.parse_piece(text, None))
+    if native._tokenize is not None and (noted := native._tokenize(text, 0, True)) and found:
+        bounds, data = noted["args"]
+        if data is None:  # not copied: where each stands in the text
+            begins, ends = np.frombuffer(bounds, np.int32).reshape(-1, 2).T.tolist()
+            assert [text[begin:end] for begin, end in zip(begins, ends, strict=True)] == found["args"][1]
+            assert (np.diff(np.frombuffer(bounds, np.int32)) >= 0).all()
     return found
 
 
@@ -223,12 +229,12 @@ def test_events_that_differ_in_numbers_only_are_read_alike(events: list[tuple[st
 def test_deep_nesting_and_truncation_are_left_to_the_plain_one() -> None:
     assert native._tokenize is not None
     deep = b'{"args": ' + b"[" * 100 + b"]" * 100 + b"}"
-    assert native._tokenize(deep, 0) is None
+    assert native._tokenize(deep, 0, False) is None
     assert both(deep) is not None
     whole = '{"ph": "X", "name": "é\\n", "args": {"grid": [1, 2]}}'.encode()
-    assert native._tokenize(whole, 0) is not None
+    assert native._tokenize(whole, 0, False) is not None
     for end in range(len(whole)):
-        assert native._tokenize(whole[:end], 0) is None
+        assert native._tokenize(whole[:end], 0, False) is None
 
 
 @needs_native

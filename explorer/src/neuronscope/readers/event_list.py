@@ -111,8 +111,8 @@ class EventList:
 
     def parse_strictly(self, start: int, end: int) -> Piece | None:
         """The events between two positions, None when something there is out of order."""
-        text = self.stretches.read(start, end)
-        found = parse_piece(text, self.spill, self.stretches.padding)
+        stretches = self.stretches
+        found = parse_piece(stretches.read(start, end), self.spill, stretches.padding, stretches.place(start, end))
         self.source.forget()
         return found
 

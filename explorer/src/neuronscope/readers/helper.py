@@ -78,7 +78,8 @@ class _Thread:
         self._spill = Spill(spill)
 
     def parse(self, start: int, end: int) -> Piece | None:
-        return parse_piece(self._stretches.read(start, end), self._spill, self._stretches.padding)
+        stretches = self._stretches
+        return parse_piece(stretches.read(start, end), self._spill, stretches.padding, stretches.place(start, end))
 
     def __enter__(self) -> Helper:
         return self

@@ -23,20 +23,20 @@ from neuronscope.readers import pieces
 from neuronscope.readers.exact import Int64, TextColumn, exact_nanoseconds, int64, nanoseconds_meant
 from neuronscope.readers.narrow import Coded, narrow
 from neuronscope.readers.pieces import ABSENT, NO_IDS, REFUSED, Piece, no_ids
-from neuronscope.readers.texts import Spill
+from neuronscope.readers.texts import Place, Spill, Stored
 
 __all__ = ["PADDING", "argument_texts", "parse_piece", "tokenizer"]
 
 PADDING = 64  # zeros after a text that the compiled one reads where it is
 
 _SOURCES = ("correlation", "external_id", "external_id", "device", "stream", "stream", "bytes", "execution_id")
-_VERSION = 2  # of what the compiled one takes and gives: one of other sources is left alone
+_VERSION = 3  # of what the compiled one takes and gives: one of other sources is left alone
 _INT64_MIN = -(2**63)
 _FIRST_ID = 2  # of the columns that an odd value can belong to: 0 is the time, 1 the duration
 _id = msgspec.json.Decoder(int | str | float | None)
 _text = msgspec.json.Decoder(str)
 
-_tokenize: Callable[[bytes | memoryview, int], dict[str, Any] | None] | None = None
+_tokenize: Callable[[bytes | memoryview, int, bool], dict[str, Any] | None] | None = None
 _members: Callable[[Any, Any, tuple[bytes, ...]], list[tuple[Any, Any]] | None] | None = None
 with contextlib.suppress(ImportError):  # a wheel without it
     _built = importlib.import_module("neuronscope.readers._tokenizer")
@@ -60,14 +60,20 @@ def tokenizer() -> str:
     return wanted or ("plain" if _tokenize is None else "native")
 
 
-def parse_piece(text: bytes | memoryview, spill: Spill | None, padding: int = 0) -> Piece | None:
+def parse_piece(
+    text: bytes | memoryview, spill: Spill | None, padding: int = 0, place: Place | None = None
+) -> Piece | None:
     """Events separated by commas, strictly; None when anything in the text is out of order.
 
-    The last `padding` bytes do not belong to the text: zeros (`PADDING`), with which it need not be copied.
+    Args:
+        text: its last `padding` bytes do not belong to it: zeros (`PADDING`), with which it need not be copied.
+        spill: takes long texts.
+        padding: see `text`.
+        place: where the text stands in a file, which then holds the arguments for the spill.
     """
     if _tokenize is not None and tokenizer() == "native":
-        found = _tokenize(text, padding)
-        piece = None if found is None else _piece(found, spill)
+        found = _tokenize(text, padding, spill is not None and place is not None)
+        piece = None if found is None else _piece(found, spill, place)
         if piece is not None:
             return piece
     return pieces.parse_piece(bytes(text[: len(text) - padding]), spill)
@@ -88,7 +94,7 @@ def argument_texts(args: pa.Array, keys: tuple[bytes, ...]) -> list[pa.Array] | 
     return None if found is None else [_texts(*column).binary() for column in found]
 
 
-def _piece(found: dict[str, Any], spill: Spill | None) -> Piece | None:
+def _piece(found: dict[str, Any], spill: Spill | None, place: Place | None) -> Piece | None:
     """The columns; None when a value is of a kind that the plain parser has to judge."""
     rows: int = found["rows"]
     try:
@@ -116,15 +122,21 @@ def _piece(found: dict[str, Any], spill: Spill | None) -> Piece | None:
         if before is not None and (before < -1).any():
             return None  # which name the id is taken from depends on the texts around
         ids[key] = here if before is None else np.where(before >= 0, before, here)
-    id_texts, args = (_texts(*found[key]) for key in ("id", "args"))
+    id_texts = _texts(*found["id"])
+    offsets, data = found["args"]
+    args: Stored | pa.Array
+    if data is None and spill is not None and place is not None:
+        args = spill.store_slices(np.frombuffer(offsets, np.int32), place)
+    else:
+        args = _stored(_texts(offsets, data), spill)
     return Piece(
         ph=ph,
         cat=category,
         name=name,
         pid=pid,
         tid=tid,
-        ids=spill.store(id_texts) if spill else id_texts.binary(),
-        args=spill.store(args) if spill else args.binary(),
+        ids=_stored(id_texts, spill),
+        args=args,
         ts=ts,
         has_ts=has_ts,
         dur=dur,
@@ -170,6 +182,10 @@ def _judge(
         if values is not None:
             values[refused] = -1
     return True
+
+
+def _stored(texts: TextColumn, spill: Spill | None) -> Stored | pa.Array:
+    return spill.store(texts) if spill else texts.binary()
 
 
 _WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}

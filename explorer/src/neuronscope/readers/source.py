@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers.scratch import SCRATCH_PREFIX
+from neuronscope.readers.texts import Place
 
 with contextlib.suppress(ImportError):  # a Python may be built without them
     import bz2
@@ -70,6 +71,7 @@ class Stretches:
     def __init__(self, source: Source, padding: int = 0) -> None:
         """`padding`: how many zeros follow each stretch of a file."""
         self._data = source.data
+        self._path = source.path
         self._file = source.path.open("rb", buffering=0) if source.path is not None else None
         self._buffer = bytearray()
         self.padding = padding if self._file is not None else 0
@@ -95,6 +97,10 @@ class Stretches:
             done += count
         text[size:] = bytes(self.padding)
         return text
+
+    def place(self, start: int, end: int) -> Place | None:
+        """Where the bytes between two offsets stand; None when in no file."""
+        return None if self._path is None else Place(str(self._path), start, end - start)
 
     def close(self) -> None:
         """Close the file."""

@@ -1,7 +1,8 @@
 """Texts of many events, kept where they are cheap to keep and read by row: `Texts`, and the `Spill` file under it.
 
 The arguments are most of a trace's bytes and are needed twice at most: a few for links, all when the events are
-written. So large files put them into a spill file beside the profile being made, in the order they come.
+written. So large files put them into a spill file beside the profile being made, in the order they come, or only where
+in the file they stand.
 """
 
 from __future__ import annotations
@@ -20,20 +21,33 @@ from neuronscope.readers.exact import Int64, TextColumn
 from neuronscope.readers.lanes import groups_of
 from neuronscope.readers.scratch import Scratch
 
-__all__ = ["Spill", "Stored", "TextRows", "Texts"]
+__all__ = ["Place", "Spill", "Stored", "TextRows", "Texts"]
 
 _SMALL = 2**31 - 1  # bytes one Arrow array of 32-bit offsets can hold
 HELD_BYTES = 80 << 20  # of texts, per process or thread that parses
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a piece of text stands in a file that outlives the reading of it."""
+
+    path: str
+    position: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Stored:
-    """Texts of one piece in a spill file: `count` + 1 offsets of 32 bits at `position`, then `size` bytes."""
+    """Texts of one piece in a spill file: `count` + 1 offsets of 32 bits at `position`, then the texts.
+
+    With `texts` these stand elsewhere, with other bytes between them, and the offsets are begin and end of each.
+    """
 
     path: str
     position: int
     count: int
     size: int
+    texts: Place | None = None
 
 
 class Spill:
@@ -62,6 +76,13 @@ class Spill:
         self._end += 4 * (count + 1) + size + -size % 8
         return stored
 
+    def store_slices(self, offsets: npt.NDArray[np.int32], place: Place) -> Stored:
+        """Note where in a piece of a file texts begin and end."""
+        stored = Stored(str(self.path), self._end, len(offsets) // 2, place.size, place)
+        self._file.write(offsets.astype("<i4", copy=False).data)
+        self._end += 4 * len(offsets)
+        return stored
+
     def flush(self) -> None:
         """Let others read what was stored so far."""
         self._file.flush()
@@ -86,26 +107,44 @@ class _Pieces:
         self.maps: dict[str, mmap.mmap] = {}
 
     def array(self, index: int) -> pa.Array:
+        """A piece's texts; of slices every second one is what stands between two."""
         piece = self.pieces[index]
         if not isinstance(piece, Stored):
             return piece
-        found = self.maps.get(piece.path)
-        if found is None:
-            with Path(piece.path).open("rb") as file:
-                found = self.maps[piece.path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        whole, place = self.mapped(piece.path), piece.texts
+        if place is not None:
+            offsets = whole.slice(piece.position, 8 * piece.count)
+            data = self.mapped(place.path).slice(place.position, place.size)
+            return pa.Array.from_buffers(pa.binary(), 2 * piece.count - 1, [None, offsets, data])
         head = 4 * (piece.count + 1)
-        whole = pa.py_buffer(found)
         offsets = whole.slice(piece.position, head)
         return pa.Array.from_buffers(
             pa.binary(), piece.count, [None, offsets, whole.slice(piece.position + head, piece.size)]
         )
+
+    def mapped(self, path: str) -> pa.Buffer:
+        """A file's bytes."""
+        found = self.maps.get(path)
+        if found is None:
+            with Path(path).open("rb") as file:
+                found = self.maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return pa.py_buffer(found)
+
+    def step(self, index: int) -> int:
+        """How many texts of a piece's array there are for each of its own."""
+        piece = self.pieces[index]
+        return 2 if isinstance(piece, Stored) and piece.texts is not None else 1
+
+    def some(self, index: int, rows: npt.NDArray[np.signedinteger]) -> pa.Array:
+        """Some rows of a piece."""
+        return self.array(index).take(pa.array(rows * self.step(index)))
 
     def gather(self, rows: npt.NDArray[np.signedinteger]) -> pa.Array:
         """The texts of the given rows, in that order."""
         if not len(rows):
             return pa.array([], pa.binary())
         if len(self.pieces) == 1:
-            return self.array(0).take(pa.array(rows))
+            return self.some(0, rows.astype(np.int64))
         piece: Int64 = np.searchsorted(self.starts, rows, "right") - 1
         ordered = bool((piece[1:] >= piece[:-1]).all())
         order = np.arange(len(rows)) if ordered else np.argsort(piece, kind="stable")
@@ -113,7 +152,7 @@ class _Pieces:
         for low, high in groups_of(piece[order]):
             at = order[low:high]
             index = int(piece[at[0]])
-            parts.append(self.array(index).take(pa.array(rows[at] - self.starts[index])))
+            parts.append(self.some(index, rows[at] - self.starts[index]))
         wide = sum(part.nbytes for part in parts) > _SMALL or any(pa.types.is_large_binary(p.type) for p in parts)
         if wide:
             parts = [part.cast(pa.large_binary()) for part in parts]
@@ -124,16 +163,24 @@ class _Pieces:
         back[order] = np.arange(len(order))
         return whole.take(pa.array(back))
 
-    def located(self, rows: npt.NDArray[np.signedinteger]) -> list[tuple[int, Any, Any]] | None:
-        """The pieces that hold some rows: first row, 32-bit offsets, texts; None when one has longer offsets."""
+    def located(self, rows: npt.NDArray[np.int64]) -> tuple[list[tuple[int, Any, Any]], npt.NDArray[np.int64]] | None:
+        """The pieces that hold some rows: first row, 32-bit offsets, texts; and the rows among all texts of these.
+
+        None when one has longer offsets.
+        """
         found: list[tuple[int, Any, Any]] = []
-        for index in distinct_runs(np.searchsorted(self.starts, rows, "right") - 1):
+        indices = distinct_runs(np.searchsorted(self.starts, rows, "right") - 1)
+        step = max((self.step(index) for index in indices), default=1)
+        for index in indices:
             array = self.array(index)
             if array.type != pa.binary():
                 return None
             _, offsets, data = array.buffers()
-            found.append((int(self.starts[index]), offsets.slice(4 * array.offset, 4 * (len(array) + 1)), data or b""))
-        return found
+            offsets = offsets.slice(4 * array.offset, 4 * (len(array) + 1))
+            if self.step(index) < step:  # as if nothing stood between them
+                offsets = np.repeat(np.frombuffer(offsets, np.int32), step)[1:-1]
+            found.append((int(self.starts[index]) * step, offsets, data or b""))
+        return found, rows * step
 
     def forget(self) -> None:
         for found in self.maps.values():
@@ -170,13 +217,12 @@ class Texts:
     def located(
         self, rows: npt.NDArray[np.signedinteger]
     ) -> tuple[list[tuple[int, Any, Any]], npt.NDArray[np.int64]] | None:
-        """Where some rows' texts are: pieces (first row, 32-bit offsets, texts) and rows among all pieces.
+        """Where some rows' texts are: see `_Pieces.located`.
 
         None when offsets of 32 bits do not reach.
         """
         inside = np.ascontiguousarray(rows if self._rows is None else self._rows[rows], np.int64)
-        pieces = self._pieces.located(inside)
-        return None if pieces is None else (pieces, inside)
+        return self._pieces.located(inside)
 
     def pieces(self, size: int = 65_536) -> list[slice]:
         """Slices of at most `size` rows that cover all: what is read at once should stay small."""
