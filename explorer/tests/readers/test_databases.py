@@ -243,3 +243,118 @@ def test_rocprof_columns_of_version_1(ingest: Ingest) -> None:
     profile = ingest(f'{head}\n0,"axpy(float*) [clone .kd]",1,0,2,77,78,5000,6500,1500\n', "results.csv")
     (row,) = profile.table("Execution", ["name", "device", "duration_ns"]).to_pylist()
     assert row == {"name": "axpy(float*) [clone .kd]", "device": 1, "duration_ns": 1_500}
+
+
+NSYS_SMALL = """
+CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, "end" INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+    streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, "end" INTEGER NOT NULL, globalTid INTEGER,
+    correlationId INTEGER, nameId INTEGER NOT NULL);
+CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER);
+CREATE TABLE MPI_RANKS (globalTid INTEGER, rank INTEGER);
+"""
+
+
+def report(path: Path, pid: int, epoch: int | None = None, rank: int | None = None) -> Path:
+    tables: dict[str, list[tuple[Any, ...]]] = {
+        "StringIds": [(1, "gemm"), (3, "cudaLaunchKernel_v7000")],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [(2_000, 5_000, 0, 7, 1, glob_id(pid), 1)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [(1_000, 1_200, glob_id(pid, pid), 1, 3)],
+    }
+    if epoch is not None:
+        tables["TARGET_INFO_SESSION_START_TIME"] = [(epoch,)]
+    if rank is not None:
+        tables["MPI_RANKS"] = [(glob_id(pid, pid), rank)]
+    path.parent.mkdir(exist_ok=True)
+    return database(path, NSYS_SMALL, **tables)
+
+
+def test_reports_of_one_run_are_one_profile_on_one_clock(ingest: Ingest, tmp_path: Path) -> None:
+    report(tmp_path / "run" / "a.sqlite", 11, 1_700_000_000_000_000_000)
+    report(tmp_path / "run" / "b.sqlite", 11, 1_700_000_000_000_000_500)
+    profile = ingest(tmp_path / "run")
+    result = profile.result
+    assert (result.format, result.events_in_file, result.stored, result.skipped) == ("Nsight Systems export", 4, 4, 0)
+    assert (result.device_slices, result.device_time_ns, result.processes, result.ranks) == (2, 6_000, 2, ())
+    executions = profile.table("Execution").to_pylist()
+    assert [(row["start_ts"], row["launch_ts"], row["rank"]) for row in executions] == [
+        (2_000, 1_000, -1), (2_500, 1_500, -1),
+    ]  # fmt: skip
+    assert {row["group_label"].split("/")[0] for row in profile.table("Track").to_pylist()} == {"a", "b"}
+
+
+@pytest.mark.parametrize("names", [("report.rank1.sqlite", "report.rank0.sqlite"), ("x.sqlite", "y.sqlite")])
+def test_reports_that_tell_their_rank_are_ranks(ingest: Ingest, tmp_path: Path, names: tuple[str, str]) -> None:
+    for rank, name in zip((1, 0), names, strict=True):
+        report(tmp_path / "run" / name, 40 + rank, rank=rank)
+    profile = ingest(tmp_path / "run")
+    assert profile.result.ranks == (0, 1)
+    assert sorted(profile.table("Execution")["rank"].to_pylist()) == [0, 1]
+
+
+def test_reports_of_different_times_are_different_profiles(ingest: Ingest, tmp_path: Path) -> None:
+    report(tmp_path / "runs" / "monday.sqlite", 11, 1_700_000_000_000_000_000)
+    report(tmp_path / "runs" / "tuesday.sqlite", 11, 1_700_086_400_000_000_000)
+    with pytest.raises(FormatError, match="2 profiles in it"):
+        ingest(tmp_path / "runs")
+
+
+ROCPD_SMALL = """
+CREATE TABLE rocpd_string (id INTEGER PRIMARY KEY, guid TEXT, string TEXT);
+CREATE TABLE rocpd_info_process (id INTEGER, guid TEXT, pid INTEGER, environment TEXT);
+CREATE TABLE rocpd_info_kernel_symbol (id INTEGER, guid TEXT, kernel_name TEXT);
+CREATE TABLE rocpd_kernel_dispatch (id INTEGER, guid TEXT, pid INTEGER, tid INTEGER, agent_id INTEGER,
+    kernel_id INTEGER, queue_id INTEGER, start BIGINT, "end" BIGINT);
+"""
+
+
+def rocpd_of(path: Path, pid: int, start: int, environment: str = "{}") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    database(
+        path,
+        ROCPD_SMALL,
+        rocpd_info_process=[(1, "g", pid, environment)],
+        rocpd_info_kernel_symbol=[(9, "g", "axpy")],
+        rocpd_kernel_dispatch=[(1, "g", 1, 1, 0, 9, 0, start, start + 700)],
+    )
+
+
+def test_databases_of_the_processes_of_a_run_are_one_profile(ingest: Ingest, tmp_path: Path) -> None:
+    for host, pid in (("node1", 500), ("node1", 501), ("node2", 500)):
+        rocpd_of(tmp_path / "run" / host / f"{pid}_results.db", pid, 1_000 + pid)
+    profile = ingest(tmp_path / "run")
+    assert (profile.result.format, profile.result.device_slices, profile.result.ranks) == ("rocprofv3 database", 3, ())
+    assert profile.result.device_time_ns == 2_100
+    groups = {row["group_label"].rpartition("/")[0] for row in profile.table("Track").to_pylist()}
+    assert groups == {"node1/500_results", "node1/501_results", "node2/500_results"}
+
+
+def test_a_rank_in_the_environment_is_the_rank(ingest: Ingest, tmp_path: Path) -> None:
+    for rank in (3, 2):
+        rocpd_of(tmp_path / "run" / f"{rank}_results.db", 500 + rank, 10**rank, f'{{"OMPI_COMM_WORLD_RANK": "{rank}"}}')
+    assert ingest(tmp_path / "run").result.ranks == (2, 3)
+
+
+def test_what_else_is_in_the_folder_is_told(ingest: Ingest, tmp_path: Path) -> None:
+    report(tmp_path / "run" / "a.sqlite", 11)
+    (tmp_path / "run" / "trace.json").write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1}]}')
+    (tmp_path / "run" / "settings.json").write_text('{"lr": 0.1}')
+    profile = ingest(tmp_path / "run")
+    (row,) = [row for row in profile.result.warnings if row.kind == "not_opened"]
+    assert row.count == 1
+    assert "trace.json" in row.message
+    assert row.message in profile.table("Warning")["message"].to_pylist()
+
+
+def test_ranks_open_beside_a_trace_of_none(ingest: Ingest, tmp_path: Path) -> None:
+    event = '{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}'
+    for name in ("rank0.json", "rank1.json", "other.json"):
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run" / name).write_text(event)
+    (tmp_path / "run" / "settings.json").write_text('{"lr": 0.1}')
+    result = ingest(tmp_path / "run").result
+    assert result.ranks == (0, 1)
+    assert [row.message for row in result.warnings if row.kind == "not_opened"] == [
+        "traces that tell no rank are not shown: other.json"
+    ]

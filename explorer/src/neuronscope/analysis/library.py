@@ -36,12 +36,19 @@ def open_profile(
         OSError: unreadable, or the library's folder is not writable.
     """
     folder = Path(path)
-    if (folder / "ProfileInfo.parquet").is_file() and (folder / "Track.parquet").is_file():
+    if _is_stored(folder):
         return Profile(name or folder.name, folder, folder)
     store = Store(data_path)
     stored = store.add(Path(path), name=name, progress=progress)
     store.opened(stored)
     return of_stored(stored, name)
+
+
+def _is_stored(folder: Path) -> bool:
+    try:
+        return (folder / "ProfileInfo.parquet").is_file() and (folder / "Track.parquet").is_file()
+    except PermissionError:
+        return False  # told when it is read
 
 
 def ingest_result(profile: Profile) -> IngestResult:

@@ -73,6 +73,9 @@ def split_names(arguments: Sequence[str]) -> list[tuple[str | None, Path]]:
                 found.append((name, Path(path)))
                 break
         else:
+            link = Path(argument)
+            if len(argument) < _LONGEST_PATH and "\0" not in argument and link.is_symlink():
+                raise PathError(f"{argument}: a link to {printable(link.readlink())}, which does not exist")
             raise PathError(f"{argument[:500]}: no such file or directory")
     return found
 
@@ -105,6 +108,7 @@ def default_name(path: Path) -> str:
     return name
 
 
+_LONGEST_PATH = 4096
 Report = Callable[[str, float], None]
 
 

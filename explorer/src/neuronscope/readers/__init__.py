@@ -7,9 +7,10 @@ the Parquet tables. What is as long as the file lies in `scratch` columns.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,10 @@ from typing import Protocol
 from neuronscope.formats import attached
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import archive, chrome, model, neuron_json, processed, rocprof, source, texts, write
-from neuronscope.readers.folder import only_profile
+from neuronscope.readers.folder import databases_in, only_profile, other_profiles, unreadable
 from neuronscope.readers.result import IngestResult, IngestWarning, Progress
 from neuronscope.readers.trace import Trace
+from neuronscope.readers.wording import printable
 
 __all__ = ["FormatError", "IngestResult", "IngestWarning", "Progress", "Reader", "detect", "ingest"]
 
@@ -86,6 +88,28 @@ class _File:
         return result
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """A reader of what is opened in a folder that holds other things too; those are told."""
+
+    reader: Reader
+    rows: tuple[IngestWarning, ...]
+
+    @property
+    def format(self) -> str:
+        return self.reader.format
+
+    @property
+    def source(self) -> Path:
+        return self.reader.source
+
+    def files(self) -> list[Path]:
+        return self.reader.files()
+
+    def read(self, store_dir: Path, progress: Progress | None = None) -> IngestResult:
+        return write.add_rows(store_dir, self.reader.read(store_dir, progress), self.rows)
+
+
 def detect(path: str | os.PathLike[str]) -> Reader:
     """Find the format of a file or folder from its content.
 
@@ -97,6 +121,8 @@ def detect(path: str | os.PathLike[str]) -> Reader:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if path.is_dir():
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return _in_folder(path)
     if not path.is_file():
         raise FormatError(
@@ -168,12 +194,16 @@ def _in_folder(path: Path) -> Reader:
             return _File("Parquet profile", folder.directory, lambda progress, _: read(progress), inputs)
         found = ranks.find_ranks(path)
         if found is not None:
-            return ranks.RanksReader(path, found)
+            return _beside(path, ranks.RanksReader(path, found), [*found.files.values(), *found.older, *found.others])
         if any(path.glob("*.ntff")) or any(path.glob("*.neff")):
             return _pair(path)
+        databases = databases_in(path)
+        found = ranks.find_databases(databases)
+        if found is not None:
+            return _beside(path, ranks.RanksReader(path, found), databases)
         files = only_profile(path)
         if len(files) == 1:
-            return detect(files[0])
+            return _beside(path, detect(files[0]), files)
         return _File("rocprof output", path, lambda progress, _: rocprof.read_csv(files, progress), (*files,))
     taken = session.find_session(path)
     return _File(
@@ -188,6 +218,22 @@ def _in_session(path: Path) -> bool:
     from neuronscope.readers import session
 
     return session.is_session(path.parent)
+
+
+def _beside(folder: Path, reader: Reader, opened: Collection[Path]) -> Reader:
+    """The reader, with what else is in the folder as rows of the report."""
+    rows = []
+    for what, paths in (
+        ("other profiles here are not shown; open them by name", other_profiles(folder, opened)),
+        ("files or folders here may not be read", unreadable(folder)),
+    ):
+        if paths:
+            listed = ", ".join(printable(path.relative_to(folder)) for path in paths[:5])
+            more = ", …" if len(paths) > 5 else ""
+            text = f"{what}: {listed}{more}"
+            name = printable(folder, name_only=True)
+            rows.append(IngestWarning("not_opened", len(paths), -1, name, "left out", text))
+    return _Beside(reader, tuple(rows)) if rows else reader
 
 
 def _pair(path: Path) -> Reader:

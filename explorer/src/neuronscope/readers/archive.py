@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import tarfile
 import zipfile
@@ -15,6 +16,8 @@ from typing import IO, TYPE_CHECKING
 
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers.result import IngestResult, Progress
+from neuronscope.readers.wording import printable
+from neuronscope.readers.write import change_facts
 
 try:
     from lzma import LZMAError
@@ -69,7 +72,15 @@ class ArchiveReader:
                         shutil.copyfileobj(content, file, 1 << 20)
             files = [path for path in folder.rglob("*") if path.is_file()]
             inner = files[0] if len(files) == 1 else _lowest(folder)
-            return replace(self._detect(inner).read(store_dir, progress), source=self.source)
+            result = self._detect(inner).read(store_dir, progress)
+            change_facts(
+                store_dir,
+                lambda facts: {"path": printable(self.source)} if facts.get("path", "").startswith(str(folder)) else {},
+            )
+            return replace(result, source=self.source)
+        except FormatError as error:  # in the user's terms: nobody knows where it was unpacked
+            told = str(error).replace(f"{folder}{os.sep}", f"{self.source}: ").replace(str(folder), str(self.source))
+            raise FormatError(told) from None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers.trace import Trace
 
-__all__ = ["Database", "read_database"]
+__all__ = ["Database", "connect", "read_database"]
 
 _AT_ONCE = 16_384
 
@@ -33,6 +33,12 @@ class Database:
         """Number of rows."""
         return int(self._connection.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])
 
+    def extremes(self, table: str, low: str, high: str) -> tuple[Any, Any]:
+        """The least value of one column and the greatest of another, None in an empty table."""
+        query = f"SELECT min({_quoted(low)}), max({_quoted(high)}) FROM {_quoted(table)}"
+        first, last = self._connection.execute(query).fetchone()
+        return first, last
+
     def rows(self, table: str) -> Iterator[dict[str, Any]]:
         """Every row as column → value; nothing when there is no such table."""
         if table in self.tables:
@@ -52,6 +58,11 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def connect(path: Path) -> sqlite3.Connection:
+    """The file, to be read only."""
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+
+
 def read_database(path: Path, progress: Callable[[float], None] | None = None) -> Trace:
     """Read one file.
 
@@ -61,7 +72,7 @@ def read_database(path: Path, progress: Callable[[float], None] | None = None) -
     from neuronscope.readers import nsys, rocpd
 
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(connect(path)) as connection:
             database = Database(connection)
             for reader in (nsys, rocpd):
                 if reader.is_mine(database):

@@ -19,7 +19,7 @@ from neuronscope.formats.errors import FormatError
 from neuronscope.readers import source
 from neuronscope.readers.result import IngestResult, IngestWarning, Progress
 from neuronscope.readers.wording import printable
-from neuronscope.schema.published import arrow_schema
+from neuronscope.readers.write import change_facts
 
 if TYPE_CHECKING:
     from neuronscope.readers import Reader
@@ -138,10 +138,7 @@ def _result(folder: Path, path: Path, told: Mapping[str, str]) -> IngestResult:
         raise FormatError(f"its tables are damaged ({type(error).__name__}: {error})") from None
     form = facts.get("format", "processed profile")
     if told:
-        facts |= {"exported_as": told["export"], "exported_from": told.get("source", "")}
-        rows = [{"key": key, "value": value} for key, value in facts.items()]
-        schema = arrow_schema("ProfileInfo")
-        pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "ProfileInfo.parquet", compression="zstd")
+        change_facts(folder, lambda _: {"exported_as": told["export"], "exported_from": told.get("source", "")})
         form = f"{form}, exported by Neuronscope as {told['export']}"
     dropped = facts.get("dropped", "")
     return IngestResult(

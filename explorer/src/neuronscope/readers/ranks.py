@@ -1,4 +1,4 @@
-"""A folder of traces, one per rank of a job → one profile with the rank as a column.
+"""Traces or databases of a job, one per rank or process → one profile with the rank as a column.
 
 Each rank is read into a folder of its own, by as many processes as there are cores; then its rows are copied beside
 those of the others with ids moved so that they stay unique. Memory does not grow with the ranks.
@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from dataclasses import field as member
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -27,20 +28,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from neuronscope.formats.errors import FormatError
-from neuronscope.readers import source
-from neuronscope.readers.folder import traces_in
+from neuronscope.readers import run_files, source
+from neuronscope.readers.folder import looks_like_trace, traces_in
 from neuronscope.readers.helper import cores
 from neuronscope.readers.processed import FIGURES
 from neuronscope.readers.result import BOOKKEEPING, IngestResult, IngestWarning, Progress
+from neuronscope.readers.wording import iso_time, printable
 from neuronscope.readers.write import Writer
 from neuronscope.schema.published import arrow_schema, schema_fields
 
-__all__ = ["RankFiles", "RanksReader", "find_ranks"]
+__all__ = ["RankFiles", "RanksReader", "find_databases", "find_ranks"]
 
 _HEAD_BYTES = 1 << 20
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
 _WORLD = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"world_size"\s*:\s*(\d+)')
 _NAMED = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+_TIMES = ("start_ts", "end_ts", "launch_ts", "enqueue_ts")
 _PROCESS_STEP = 10_000_000  # ranks of several hosts may have the same process id
 
 # Columns that hold ids, and by which count of the ranks before they move.
@@ -59,11 +62,23 @@ _IDS = {
 
 @dataclass(frozen=True)
 class RankFiles:
-    """The file of each rank, the number of ranks the job had (0 unknown), and files left out."""
+    """The files of a job.
+
+    Attributes:
+        files: the file of each rank; of databases whose ranks nobody tells, by number.
+        world: ranks the job had, 0 unknown.
+        older: other files of the same ranks, left out.
+        others: traces that tell no rank, left out.
+        names: what to call the files whose ranks nobody tells.
+        shifts: what the times of a file are late by, in ns.
+    """
 
     files: Mapping[int, Path]
     world: int
     older: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = ()
+    names: Mapping[int, str] = member(default_factory=dict)
+    shifts: Mapping[int, int] = member(default_factory=dict)
 
 
 def find_ranks(folder: Path) -> RankFiles | None:
@@ -71,14 +86,19 @@ def find_ranks(folder: Path) -> RankFiles | None:
     paths = traces_in(folder)
     found: dict[int, Path] = {}
     older: list[Path] = []
+    others: list[Path] = []
     world = 0
     for path in paths:
-        head = source.head(path, _HEAD_BYTES)
+        try:
+            head = source.head(path, _HEAD_BYTES)
+        except OSError:  # told when it is read
+            head = b""
         named = _NAMED.search(path.name) or _NAMED.search(str(path.relative_to(folder)))
         inside = _RANK.search(head)
         rank = int(inside[1]) if inside else int(named[1]) if named else -1
         if rank < 0:
-            return None
+            others.append(path)
+            continue
         if size := _WORLD.search(head):
             world = max(world, int(size[1]))
         if rank in found:
@@ -86,7 +106,21 @@ def find_ranks(folder: Path) -> RankFiles | None:
         found[rank] = path
     if len(found) < 2:
         return None
-    return RankFiles(dict(sorted(found.items())), world, tuple(older))
+    others = [path for path in others if looks_like_trace(path)]
+    return RankFiles(dict(sorted(found.items())), world, tuple(older), tuple(others))
+
+
+def find_databases(paths: Sequence[Path]) -> RankFiles | None:
+    """Databases of one run, one per process or rank; None when they are of several."""
+    parts = run_files.parts_of(paths)
+    if parts is None:
+        return None
+    numbered = list(enumerate(parts))
+    if parts[0].rank >= 0:
+        numbered = [(part.rank, part) for part in parts]
+    names = {number: part.name for number, part in numbered if part.rank < 0}
+    shifts = {number: part.shift_ns for number, part in numbered}
+    return RankFiles({number: part.path for number, part in numbered}, 0, names=names, shifts=shifts)
 
 
 class RanksReader:
@@ -140,10 +174,13 @@ class RanksReader:
     def _merge(
         self, results: Mapping[int, IngestResult], bad: Mapping[int, str], folders: Mapping[int, Path], store: Path
     ) -> IngestResult:
-        parts = _parts(results, folders)
+        parts = _parts(results, folders, self.ranks)
         report = [row for result in results.values() for row in result.report]
         report += [
-            IngestWarning("unreadable_rank", 1, -1, self.ranks.files[rank].name, "left out", f"rank {rank}: {text}")
+            IngestWarning(
+                *("unreadable_rank", 1, -1, self.ranks.files[rank].name, "left out"),
+                f"{self.ranks.names.get(rank, f'rank {rank}')}: {text}",
+            )
             for rank, text in bad.items()
         ]
         missing = sorted(set(range(self.ranks.world)) - set(results))
@@ -151,6 +188,13 @@ class RanksReader:
             listed = ", ".join(map(str, missing[:20])) + (", …" if len(missing) > 20 else "")
             text = f"{len(missing)} of {self.ranks.world} ranks are not here: {listed}"
             report.append(IngestWarning("missing_rank", len(missing), -1, self.source.name, "partial", text))
+        if self.ranks.others:
+            listed = ", ".join(printable(path, name_only=True) for path in self.ranks.others[:5])
+            text = f"traces that tell no rank are not shown: {listed}"
+            count = len(self.ranks.others)
+            report.append(
+                IngestWarning("not_opened", count, -1, printable(self.source, name_only=True), "left out", text)
+            )
         if self.ranks.older:
             text = f"{len(self.ranks.older)} other traces of the same ranks; of each rank the last by name is shown"
             row = IngestWarning("several_captures", len(self.ranks.older), -1, self.source.name, "newest taken", text)
@@ -179,8 +223,9 @@ class RanksReader:
                 *("device_slices", "device_time_ns", "device_busy_ns", "processes"),
             )
         }
+        ranks = () if self.ranks.names else tuple(results)
         return replace(
-            first, source=self.source, ranks=tuple(results), report=tuple(report), tables=written, dropped=None, **total
+            first, source=self.source, ranks=ranks, report=tuple(report), tables=written, dropped=None, **total
         )
 
     def _info(self, parts: Sequence[_Part], results: Mapping[int, IngestResult]) -> pa.Table:
@@ -188,13 +233,15 @@ class RanksReader:
         facts = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
         for name in FIGURES:
             facts[name] = str(sum(getattr(result, name) for result in results.values()))
-        facts.update(path=str(self.source), ranks=",".join(map(str, results)), instance="ranks")
+        facts.update(path=str(self.source), instance="ranks")
+        if not self.ranks.names:
+            facts["ranks"] = ",".join(map(str, results))
         return _table("ProfileInfo", [{"key": key, "value": value} for key, value in facts.items()])
 
 
 @dataclass
 class _Part:
-    """One rank's tables, and how far its ids move."""
+    """One rank's tables, and how far its ids and times move."""
 
     rank: int
     folder: Path
@@ -202,10 +249,11 @@ class _Part:
     process_shift: int
     instance: str
     named: str
+    time_shift: int = 0
     names: Any = None
 
 
-def _parts(results: Mapping[int, IngestResult], folders: Mapping[int, Path]) -> list[_Part]:
+def _parts(results: Mapping[int, IngestResult], folders: Mapping[int, Path], files: RankFiles) -> list[_Part]:
     parts = []
     shift = {"event": 0, "track": 0, "execution": 0, "gap": 0}
     seen: set[int] = set()
@@ -217,8 +265,10 @@ def _parts(results: Mapping[int, IngestResult], folders: Mapping[int, Path]) -> 
         processes = set(pc.unique(pq.read_table(events, columns=["process_id"])["process_id"]).to_pylist())
         moved = rank * _PROCESS_STEP if seen & processes else 0
         seen |= {process + moved for process in processes}
-        instance = f"rank {rank}" if old == "local" else f"{old} rank {rank}"
-        parts.append(_Part(rank, folder, dict(shift), moved, instance, old))
+        label = files.names.get(rank, f"rank {rank}")
+        instance = label if old == "local" else f"{old} {label}"
+        column = -1 if rank in files.names else rank
+        parts.append(_Part(column, folder, dict(shift), moved, instance, old, files.shifts.get(rank, 0)))
         rows = result.tables
         shift["event"] += rows["SystemProfileEvents"]
         shift["track"] += rows["Track"]
@@ -249,6 +299,9 @@ def _moved(name: str, table: pa.Table, part: _Part) -> pa.Table:
             table = table.set_column(index, field, pa.array(values).cast(field.type))
         elif name == "Slice" and field.name in ("name_id", "op_id"):
             table = table.set_column(index, field, pa.array(part.names[column.to_numpy()]).cast(field.type))
+        elif field.name in _TIMES and part.time_shift:
+            known = pc.greater_equal(column, 0)
+            table = table.set_column(index, field, pc.if_else(known, pc.add(column, part.time_shift), column))
         elif field.name == "process_id" and part.process_shift:
             table = table.set_column(index, field, pc.add(column, part.process_shift).cast(field.type))
         elif field.name == "instance_id":
@@ -266,10 +319,11 @@ def _moved(name: str, table: pa.Table, part: _Part) -> pa.Table:
 
 
 def _span(parts: Sequence[_Part]) -> pa.Table:
-    rows = [pq.read_table(part.folder / "SystemProfileMetadata.parquet").to_pylist()[0] for part in parts]
-    first = min(rows, key=lambda row: int(row["first_ts_ns"]))
-    last = max(rows, key=lambda row: int(row["last_ts_ns"]))
-    return _table("SystemProfileMetadata", [{**first, "last_ts": last["last_ts"], "last_ts_ns": last["last_ts_ns"]}])
+    rows = [(part, pq.read_table(part.folder / "SystemProfileMetadata.parquet").to_pylist()[0]) for part in parts]
+    first = min(int(row["first_ts_ns"]) + part.time_shift for part, row in rows)
+    last = max(int(row["last_ts_ns"]) + part.time_shift for part, row in rows)
+    times = {"first_ts": iso_time(first), "last_ts": iso_time(last), "first_ts_ns": str(first), "last_ts_ns": str(last)}
+    return _table("SystemProfileMetadata", [{**rows[0][1], **times}])
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:

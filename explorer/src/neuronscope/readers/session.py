@@ -70,9 +70,12 @@ def has_session(path: Path) -> bool:
 
 def is_session(path: Path) -> bool:
     """Whether a folder is itself a session; one recorded with DEVICE alone has timelines beside its trace.json."""
-    return any((path / mark).is_file() for mark in _MARKS) or (
-        (path / "trace.json").is_file() and any(path.glob("profile_nc_*.ntff"))
-    )
+    try:
+        return any((path / mark).is_file() for mark in _MARKS) or (
+            (path / "trace.json").is_file() and any(path.glob("profile_nc_*.ntff"))
+        )
+    except PermissionError:  # a sub-folder of someone else
+        return False
 
 
 def files_of(directory: Path) -> list[Path]:

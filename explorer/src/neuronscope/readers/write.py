@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,7 +20,7 @@ from neuronscope.readers.trace import Trace
 from neuronscope.readers.wording import printable
 from neuronscope.schema.published import arrow_schema, schema_fields
 
-__all__ = ["Writer", "write_profile"]
+__all__ = ["Writer", "add_rows", "change_facts", "write_profile"]
 
 _ROW_GROUP = 65_536
 _ROW_GROUPS = {"Execution": 16_384, "Gap": 16_384}  # read row by row too: whoever looks at one reads its group
@@ -168,6 +169,30 @@ def write_profile(trace: Trace, built: Built, source: Path, writer: Writer) -> I
         tables=written,
         bytes_read=trace.bytes_read,
     )
+
+
+def add_rows(folder: Path, result: IngestResult, rows: Iterable[IngestWarning]) -> IngestResult:
+    """The result, and the tables in `folder`, with more rows of the report."""
+    report = (*result.report, *rows)
+    tables = {"IngestReport": [asdict(row) for row in report]}
+    tables["Warning"] = [{"message": r.message, "category": r.kind} for r in report if r.kind not in BOOKKEEPING]
+    counts = dict(result.tables)
+    for name, listed in tables.items():
+        if listed:
+            table = pa.Table.from_pylist(listed, schema=arrow_schema(name))
+            pq.write_table(table, folder / f"{name}.parquet", **_settings(table.schema))
+            counts[name] = len(listed)
+    return replace(result, report=report, tables=counts)
+
+
+def change_facts(folder: Path, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+    """Other values for some facts of the profile in `folder`: those that `change` gives for what they are."""
+    path = folder / "ProfileInfo.parquet"
+    table = pq.read_table(path, partitioning=None)
+    facts = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+    if changed := change(facts):
+        rows = [{"key": key, "value": value} for key, value in {**facts, **changed}.items()]
+        pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("ProfileInfo")), path, compression="zstd")
 
 
 def _in_file(row: IngestWarning, file: str) -> IngestWarning:
