@@ -114,7 +114,7 @@ class _Kernel:
         subtiles = max(1, min(4, 4096 // _columns(p)))
         copies = 1 if p.hidden >= 8192 else 2
         self.bias = w.sbuf(max(p.hidden if p.down_bias else 1, p.intermediate), "bf16")
-        self.gamma = w.sbuf(p.hidden // 128, "fp32")
+        self.gamma, self.beta = (w.sbuf(p.hidden // 128, "fp32") for _ in range(2))
         self.hidden = [w.sbuf(p.hidden, "bf16") for _ in range(subtiles)]
         self.inner = [[w.sbuf(_columns(p), "bf16") for _ in range(subtiles)] for _ in range(copies)]
         self.statistics = w.sbuf(6 * len(chunks(p.hidden, BANK)) + 4, "fp32")
@@ -136,9 +136,12 @@ class _Kernel:
                 for quadrant in range(4):
                     part = self.bias.columns(0, width, (32 * quadrant, 32 * quadrant + 32))
                     w.copy(part, part)
-        if p.norm in ("rms", "layer"):
-            columns = self.vector.access(128, ((128, p.hidden // 128),), partition_stride=1)
-            w.dma(self.gamma, columns, "qBias")
+        # A DMA of its own for each 128 elements of the norm's weight, and of its bias.
+        vectors = [self.gamma] * (p.norm in ("rms", "layer")) + [self.beta] * p.norm_bias
+        for vector in vectors:
+            for i in range(p.hidden // 128):
+                elements = self.vector.access(128, ((1, 1),), offset=128 * i, partition_stride=1)
+                w.dma(vector.columns(i, i + 1), elements, "qVector")
         subtiles = len(self.hidden)
         for start, length in chunks(rows, 128 * subtiles):
             self.tile(start, [n for _, n in chunks(length, 128)])
