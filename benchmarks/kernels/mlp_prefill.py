@@ -17,17 +17,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from neuroncore.isa import Tile
+from neuroncore.isa import Access, Tile
 from neuroncore.targets import Target
 
-from benchmarks.kernels.writer import BANK, Writer, chunks, steady_ns
+from benchmarks.kernels.writer import BANK, Writer, chunks
 
-__all__ = ["MlpPrefill", "time_ns"]
+__all__ = ["MlpPrefill", "MlpPrefillKernel"]
 
 
 @dataclass(frozen=True)
 class MlpPrefill:
-    """Parameters of the kernel; `norm` is "", "rms", "rms_plain" (without weight) or "layer"."""
+    """Parameters of the kernel.
+
+    `norm` is "", "rms", "rms_plain" (without weight) or "layer"; `quantization` "", "row" or "static".
+    """
 
     cores: int
     rows: int
@@ -41,7 +44,7 @@ class MlpPrefill:
     up_bias: bool
     down_bias: bool
     norm_bias: bool
-    quantized: bool
+    quantization: str
     function: str
 
     @property
@@ -53,6 +56,21 @@ class MlpPrefill:
         if self.hidden < 7168 or self.intermediate < 1024:
             halved = False
         return self.cores == 2 and (halved or self.intermediate > 4096)
+
+    @property
+    def columns(self) -> int:
+        """Columns of I that one core computes."""
+        return self.intermediate // 2 if self.splits_intermediate else self.intermediate
+
+    @property
+    def rounded(self) -> int:
+        """These in whole PSUM banks."""
+        return -(-self.columns // BANK) * BANK
+
+    @property
+    def subtiles(self) -> int:
+        """Pieces of 128 rows that one tile has: all their columns fit the PSUM."""
+        return max(1, min(4, 4096 // self.rounded))
 
     def shards(self) -> list[int]:
         """Rows of the pieces one core works on, one after the other."""
@@ -68,40 +86,16 @@ class MlpPrefill:
         return [length for _, length in chunks(mine, size)]
 
 
-def time_ns(p: MlpPrefill, target: Target) -> float:
-    """Program time of the slower core."""
-    shards = p.shards()
-    tile = max(128, min(512, 128 * (4096 // _columns(p))))
-    if len(shards) == 1:
-        whole, rest = divmod(shards[0], tile)
-        if whole < 5:
-            return _play(p, target, shards)
-        full = steady_ns(lambda n: _play(p, target, [n * tile]), whole)
-        return full + (_play(p, target, [tile + rest]) - _play(p, target, [tile]) if rest else 0)
-    whole, rest = len(shards), shards[-1] != shards[0]
-    full = steady_ns(lambda n: _play(p, target, shards[:1] * n), whole - rest)
-    return full + (_play(p, target, [shards[0], shards[-1]]) - _play(p, target, shards[:1]) if rest else 0)
+class MlpPrefillKernel:
+    """One core's program."""
 
+    weight_dtype = "bf16"
 
-def _columns(p: MlpPrefill) -> int:
-    mine = p.intermediate // 2 if p.splits_intermediate else p.intermediate
-    return -(-mine // BANK) * BANK
-
-
-def _play(p: MlpPrefill, target: Target, shards: list[int]) -> float:
-    kernel = _Kernel(p, target)
-    for rows in shards:
-        kernel.shard(rows)
-    return kernel.w.time_ns()
-
-
-class _Kernel:
     def __init__(self, p: MlpPrefill, target: Target) -> None:
         self.p = p
         self.w = w = Writer("mlp_prefill", target)
-        self.columns = p.intermediate // 2 if p.splits_intermediate else p.intermediate
-        self.weight_dtype = "fp8_e4m3" if p.quantized else "bf16"
-        self.x = w.hbm("x", p.rows, p.hidden, "bf16")
+        self.columns = p.columns
+        self.x = w.hbm("x", p.rows, p.hidden, "fp8_e4m3" if p.quantization else "bf16")
         self.residual = w.hbm("residual", p.rows, p.hidden, "bf16")
         self.sum = w.hbm("sum", p.rows, p.hidden, "bf16", "output")
         self.y = w.hbm("y", p.rows, p.hidden, "bf16", "output")
@@ -110,13 +104,17 @@ class _Kernel:
         self.down = w.hbm("down", p.intermediate, p.hidden, self.weight_dtype)
         self.vector = w.hbm("vector", 1, max(p.hidden, p.intermediate), "bf16")
         self.psum = w.banks()
-        self.narrow = w.banks(dtype="bf16")
-        subtiles = max(1, min(4, 4096 // _columns(p)))
+        self.narrow = w.banks(dtype=self.weight_dtype)
+        self.allocate(w, p, p.subtiles)
+        self.tiles = 0
+
+    def allocate(self, w: Writer, p: MlpPrefill, subtiles: int) -> None:
+        """The buffers of `subtiles` times 128 rows."""
         copies = 1 if p.hidden >= 8192 else 2
         self.bias = w.sbuf(max(p.hidden if p.down_bias else 1, p.intermediate), "bf16")
         self.gamma, self.beta = (w.sbuf(p.hidden // 128, "fp32") for _ in range(2))
         self.hidden = [w.sbuf(p.hidden, "bf16") for _ in range(subtiles)]
-        self.inner = [[w.sbuf(_columns(p), "bf16") for _ in range(subtiles)] for _ in range(copies)]
+        self.inner = [[w.sbuf(p.rounded, "bf16") for _ in range(subtiles)] for _ in range(copies)]
         self.statistics = w.sbuf(6 * len(chunks(p.hidden, BANK)) + 4, "fp32")
         # The squares, the weights of both projections and the other core's result share what is left.
         with w.scope():
@@ -125,10 +123,15 @@ class _Kernel:
         with w.scope():
             self.source_weights = w.ring(4, 8 * self.columns, self.weight_dtype)
             self.down_weights = w.ring(8, 1024, self.weight_dtype)
-        self.tiles = 0
 
     def shard(self, rows: int) -> None:
         """All tiles of one shard; every shard loads biases and norm weights anew."""
+        self.load_vectors()
+        for start, length in chunks(rows, 128 * self.p.subtiles):
+            self.tile(start, [n for _, n in chunks(length, 128)])
+
+    def load_vectors(self) -> None:
+        """Biases and the norm's weights."""
         p, w = self.p, self.w
         for used, width in ((p.gate_bias, self.columns), (p.up_bias, self.columns), (p.down_bias, p.hidden)):
             if used:  # one row, broadcast to 128 partitions by four shuffles on VectorE
@@ -142,9 +145,6 @@ class _Kernel:
             for i in range(p.hidden // 128):
                 elements = self.vector.access(128, ((1, 1),), offset=128 * i, partition_stride=1)
                 w.dma(vector.columns(i, i + 1), elements, "qVector")
-        subtiles = len(self.hidden)
-        for start, length in chunks(rows, 128 * subtiles):
-            self.tile(start, [n for _, n in chunks(length, 128)])
 
     def tile(self, start: int, lengths: list[int]) -> None:
         """Rows [start, start + sum(lengths))."""
@@ -152,13 +152,7 @@ class _Kernel:
         hidden = self.hidden
         inner = self.inner[self.tiles % len(self.inner)]
         self.tiles += 1
-        for i, n in enumerate(lengths):
-            into = hidden[i].columns(0, p.hidden, (0, n))
-            w.dma(into, self.x.rows(start + 128 * i, n), "qX")
-            if p.fused_add:  # the second operand of the DMA's addition
-                w.dma(into, self.residual.rows(start + 128 * i, n), "qX")
-                if p.store_add:
-                    w.dma(self.sum.rows(start + 128 * i, n), into, "qSum", "GpSimd")
+        self.load_rows(start, lengths)
         for i, n in enumerate(lengths):
             self.normalize(hidden[i], n)
         for i, n in enumerate(lengths):
@@ -166,9 +160,10 @@ class _Kernel:
         if p.gate:
             self.project(hidden, lengths, self.gate, inner, bias=p.gate_bias, function=True, multiply=False)
         self.project(hidden, lengths, self.up, inner, bias=p.up_bias, function=not p.gate, multiply=p.gate)
+        inner = self.quantize(inner, lengths)
         for i, n in enumerate(lengths):
             self.transpose(inner[i], self.columns, n, scaled=False)
-        self.project_down(inner, hidden, lengths)
+        hidden = self.project_down(inner, hidden, lengths)
         for i, n in enumerate(lengths):
             width = p.hidden
             if p.splits_intermediate:
@@ -178,6 +173,21 @@ class _Kernel:
                 received = self.other.columns(0, width, (0, n))
                 w.emit("tensor_tensor", dst=ours, data1=ours, data2=received, op="add")
             w.dma(self.y.rows(start + 128 * i, n, (0, width)), hidden[i].columns(0, width, (0, n)), "qY", "Vector")
+
+    def load_rows(self, start: int, lengths: list[int]) -> None:
+        """The tile's rows, the residual added on the way and stored if asked for."""
+        p, w = self.p, self.w
+        for i, n in enumerate(lengths):
+            into = self.hidden[i].columns(0, p.hidden, (0, n))
+            w.dma(into, self.x.rows(start + 128 * i, n), "qX")
+            if p.fused_add:  # the second operand of the DMA's addition
+                w.dma(into, self.residual.rows(start + 128 * i, n), "qX")
+                if p.store_add:
+                    w.dma(self.sum.rows(start + 128 * i, n), into, "qSum", "GpSimd")
+
+    def quantize(self, inner: list[Tile], lengths: list[int]) -> list[Tile]:
+        """What the down projection multiplies: here the product of gate and up itself."""
+        return inner
 
     def normalize(self, x: Tile, n: int) -> None:
         """In place, without the weight."""
@@ -231,7 +241,7 @@ class _Kernel:
                 )  # fmt: skip
 
     def project(
-        self, hidden: list[Tile], lengths: list[int], weight: Any, inner: list[Tile], *, bias: Any, function: bool,
+        self, hidden: list[Tile], lengths: list[int], weight: Any, inner: list[Tile], *, bias: bool, function: bool,
         multiply: bool,
     ) -> None:  # fmt: skip
         """Gate or up: PSUM holds all rows and columns of the tile while H is streamed."""
@@ -250,7 +260,7 @@ class _Kernel:
                 "qWeights",
             )  # fmt: skip
             for i, n in enumerate(lengths):
-                for k in range(0, blocks, 2 if p.quantized else 1):
+                for k in range(0, blocks, 2 if p.quantization else 1):
                     for j, (a, width) in enumerate(pieces):
                         row = start + 128 * k
                         w.matmul(
@@ -261,20 +271,27 @@ class _Kernel:
         for i, n in enumerate(lengths):
             for j, (a, width) in enumerate(pieces):
                 result, psum = inner[i].columns(a, a + width, (0, n)), banks[i, j].columns(0, width, (0, n))
-                if bias:
-                    added = self.bias.columns(a, a + width, (0, n))
-                    w.emit("tensor_tensor", dst=result, data1=psum, data2=added, op="add")
-                    if function:
-                        w.activate(result, result, p.function)
-                elif function:
-                    w.activate(result, psum, p.function)
-                if multiply:
-                    w.emit("tensor_tensor", dst=result, data1=result if bias else psum, data2=result, op="multiply")
+                self.evict(i, n, a, width, result, psum, bias=bias, function=function, multiply=multiply)
 
-    def project_down(self, inner: list[Tile], hidden: list[Tile], lengths: list[int]) -> None:
+    def evict(
+        self, i: int, n: int, a: int, width: int, result: Access, psum: Access, *, bias: bool, function: bool,
+        multiply: bool,
+    ) -> None:  # fmt: skip
+        """Columns [a, a + width) of n rows of subtile i out of PSUM: bias, function, product with gate."""
+        w = self.w
+        if bias:
+            added = self.bias.columns(a, a + width, (0, n))
+            w.emit("tensor_tensor", dst=result, data1=psum, data2=added, op="add")
+            if function:
+                w.activate(result, result, self.p.function)
+        elif function:
+            w.activate(result, psum, self.p.function)
+        if multiply:
+            w.emit("tensor_tensor", dst=result, data1=result if bias else psum, data2=result, op="multiply")
+
+    def project_down(self, inner: list[Tile], hidden: list[Tile], lengths: list[int]) -> list[Tile]:
         """1024 output columns at a time, 128 rows of the weight per load."""
         p, w = self.p, self.w
-        step = 256 if p.quantized else 128
         for start, size in chunks(p.hidden, 1024):
             pieces = chunks(size, BANK)
             banks = {(i, j): self.psum.take() for i in range(len(lengths)) for j in range(len(pieces))}
@@ -282,8 +299,6 @@ class _Kernel:
             for k, (row, depth) in enumerate(rows):
                 tile = self.down_weights.take()
                 w.dma(tile.columns(0, size, (0, depth)), self.down.rows(row, depth, (start, start + size)), "qWeights")
-                if row % step:
-                    continue  # its rows went through the array with the tile before
                 for i, n in enumerate(lengths):
                     for j, (a, width) in enumerate(pieces):
                         w.matmul(
@@ -299,3 +314,4 @@ class _Kernel:
                         w.emit("tensor_tensor", dst=result, data1=psum, data2=added, op="add")
                     else:
                         w.copy(result, psum)
+        return hidden

@@ -8,7 +8,7 @@ from neuroncore.targets import load_target
 
 from benchmarks.accuracy.case import Case, launched, running
 from benchmarks.accuracy.entries import Entry, Skip
-from benchmarks.kernels import mlp_decode, mlp_prefill, qkv_decode
+from benchmarks.kernels import mlp_decode, mlp_prefill, mlp_prefill_time, qkv_decode
 
 __all__ = ["NAME", "recognise"]
 
@@ -111,11 +111,13 @@ def _prefill(entry: Entry) -> Case:
     )
     if hidden % 128:
         raise Skip("hidden size is no multiple of 128")
-    quantized = bool(quantization(entry))
+    scales = quantization(entry)
+    if scales and (norm(entry) or any(entry.flag(f"{name}_bias") for name in ("gate", "up", "down", "norm"))):
+        raise Skip("8-bit weights with a norm or a bias have no program here")
     p = mlp_prefill.MlpPrefill(
         cores(entry), rows, hidden, intermediate, norm(entry), entry.flag("fused_add"), entry.flag("store_add"),
         not entry.flag("skip_gate"), entry.flag("gate_bias") and not entry.flag("skip_gate"), entry.flag("up_bias"),
-        entry.flag("down_bias"), entry.flag("norm_bias"), quantized, function(entry),
+        entry.flag("down_bias"), entry.flag("norm_bias"), scales, function(entry),
     )  # fmt: skip
     projections = 2 + p.gate
     target = load_target(entry.target)
@@ -124,11 +126,11 @@ def _prefill(entry: Entry) -> Case:
         target.name,
         flops=2.0 * rows * hidden * intermediate * projections,
         bytes=float(
-            hidden * intermediate * projections * (1 if quantized else 2)
+            hidden * intermediate * projections * (1 if scales else 2)
             + 2 * rows * hidden * (2 + p.fused_add + p.store_add)
         ),
-        dtype="fp8_e4m3" if quantized else "bf16",
-        predict=lambda: launched(target, mlp_prefill.time_ns(p, running(target, p.cores))),
+        dtype="fp8_e4m3" if scales else "bf16",
+        predict=lambda: launched(target, mlp_prefill_time.time_ns(p, running(target, p.cores))),
         cores=p.cores,
         key=p,
     )
