@@ -272,6 +272,7 @@ class Reader {
 Text read_text(const py::tuple& body, const py::dict& places, const py::dict& sizes, const py::dict& roles) {
   Reader reader(places, sizes, roles);
   reader.text.body = reader.body(body, 1);
+  if (PyErr_Occurred()) throw py::error_already_set();  // a number that is none, or beyond 64 bits
   return std::move(reader.text);
 }
 

@@ -6,7 +6,7 @@
     ├── TargetError (ValueError)                unknown or malformed hardware target
     ├── ProgramError (ValueError)               a program the hardware would refuse
     │   └── ParseError                          text that is not a printed program
-    ├── UnsupportedInstructionError (NotImplementedError)   declared in the instruction set, not modelled yet
+    ├── UnsupportedInstructionError (NotImplementedError)   declared in the instruction set, not modelled
     ├── DeadlockError (RuntimeError)            engines wait for semaphores nobody will increment
     ├── MachineError (ValueError)               inputs that do not fit the program
     ├── UnsupportedOpError (NotImplementedError)  an ATen op that can't be lowered
@@ -47,7 +47,7 @@ class ParseError(ProgramError):
 
 
 class UnsupportedInstructionError(NotImplementedError, NeuroncoreError):
-    """An instruction that is declared but not modelled yet."""
+    """An instruction that is declared but not modelled."""
 
 
 class DeadlockError(RuntimeError, NeuroncoreError):

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["CommandError", "Loaded", "format_ns", "load_neff", "one_line", "table", "with_origins"]
 
 
+#: Instructions of a program, loops unrolled: their columns take some 100 bytes each.
+MOST_EXECUTED = 50_000_000
+
+
 class CommandError(NeuronscopeError, ValueError):
     """A command can't do what was asked; the message says where and what to do."""
 
@@ -71,7 +75,7 @@ def load_neff(path: Path) -> Loaded:
     """
     from neuronscope.formats import neff as neff_format
 
-    from neuroncore.isa import parse_program
+    from neuroncore.isa import parse_program, verify
     from neuroncore.targets import load_target
 
     read = neff_format.read(path)
@@ -82,6 +86,15 @@ def load_neff(path: Path) -> Loaded:
         except (KeyError, UnicodeDecodeError, ParseError) as error:
             raise CommandError(f"{path}: holds no readable program ({error}); compile it again") from None
         target = load_target(str(read.info.get("target", "")) or None)
+        if program.executed > MOST_EXECUTED:
+            raise CommandError(
+                f"{path}: its program executes {program.executed:,} instructions, the commands take up to "
+                f"{MOST_EXECUTED:,}: a loop count may be damaged; else cut the program"
+            )
+        try:
+            verify(program, target)
+        except NeuroncoreError as error:
+            raise CommandError(f"{path}: {target.name} refuses its program: {error}") from None
     notes = []
     if read.info.get("target_hash") not in (None, target.hash):
         notes.append(

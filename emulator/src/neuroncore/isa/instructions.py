@@ -1,22 +1,37 @@
 """The instruction set: one declaration per instruction, for builder, verifier, machine and timing model.
 
-An `InstructionSpec` says on which engines an instruction runs, its operands with their memories and dtypes, its
-attributes with defaults, its limits, what it computes (`execute`, see `semantics`) and what it costs (`cycles`, see
-`costs`). Instructions without `execute` are declared but not modelled yet: the builder refuses them with a clear
-error.
+An `InstructionSpec` (`spec.py`) says on which engines an instruction runs, its operands with their memories and dtypes,
+its attributes with defaults, its limits, what it computes (`execute`, see `semantics`) and what it costs (`cycles`, see
+`costs`). Those the compiler does not emit are in `special.py`. Instructions without `execute` are declared but not
+modelled: the builder refuses them with the reason.
 
 Names and limits follow nki.isa of SDK 2.32; `reference/hw/isa.json` lists the source of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from neuroncore.errors import ProgramError, UnsupportedInstructionError
 from neuroncore.isa import costs, semantics
-from neuroncore.isa.dtypes import FLOAT_DTYPES, INT_DTYPES
-from neuroncore.isa.program import Value
+from neuroncore.isa.dtypes import FLOAT_DTYPES
+from neuroncore.isa.spec import (
+    ANY,
+    CHIP,
+    DMA,
+    FUNCTIONS,
+    INTS,
+    OPERATORS,
+    REQUIRED,
+    SBUF,
+    AttributeSpec,
+    InstructionSpec,
+    OperandSpec,
+    Required,
+    column,
+    dst,
+    result,
+    src,
+)
+from neuroncore.isa.special import NOT_MODELLED, SPECIAL
 
 __all__ = [
     "INSTRUCTIONS",
@@ -28,138 +43,35 @@ __all__ = [
     "instruction_spec",
 ]
 
-ANY = (*FLOAT_DTYPES, *INT_DTYPES)
-SBUF = ("SBUF",)
-CHIP = ("SBUF", "PSUM")
-DMA = ("HBM", "SBUF")
-INTS = tuple(d for d in INT_DTYPES if d != "bool")
-
-
-class Required:
-    """Marks an attribute without a default."""
-
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED = Required()
-
-
-@dataclass(frozen=True)
-class OperandSpec:
-    """One operand.
-
-    Attributes:
-        role: "write", "read" or "update" (read and written).
-        memories: where it may live.
-        dtypes: element types allowed.
-        optional: may be left out.
-        scalar: a plain number is allowed instead of an access pattern.
-        column: must be [P, 1], one value per partition.
-    """
-
-    name: str
-    role: str
-    memories: tuple[str, ...]
-    dtypes: tuple[str, ...] = ANY
-    optional: bool = False
-    scalar: bool = False
-    column: bool = False
-
-
-@dataclass(frozen=True)
-class AttributeSpec:
-    """One attribute: its default (`REQUIRED` if none) and, if not empty, the values allowed."""
-
-    name: str
-    default: Value | Required = REQUIRED
-    allowed: tuple[Value, ...] = ()
-
-
-@dataclass(frozen=True)
-class InstructionSpec:
-    """Everything there is to know about one instruction.
-
-    Attributes:
-        engines: streams that may execute it (trigger it, for DMA); the first is the default.
-        generation: first NeuronCore version that has it (2, 3, 4).
-        execute: what it computes; None when not modelled yet.
-        cycles: engine cycles it occupies its engine; None for DMA (timed by the queue model) or when not modelled.
-        check: further limits; raises ProgramError.
-        dma: runs on a DMA queue.
-        same_elements: names of operands that must have as many elements per partition as the first one.
-        not_both_psum: pair of operands that must not both be in PSUM.
-    """
-
-    name: str
-    doc: str
-    engines: tuple[str, ...]
-    operands: tuple[OperandSpec, ...] = ()
-    attributes: tuple[AttributeSpec, ...] = ()
-    execute: Callable[[semantics.Context], None] | None = None
-    cycles: Callable[[costs.Use], float] | None = None
-    check: Callable[[costs.Use], None] | None = None
-    generation: int = 2
-    dma: bool = False
-    same_elements: tuple[str, ...] = ()
-    not_both_psum: tuple[str, str] | None = None
-
-    @property
-    def implemented(self) -> bool:
-        """Whether machine and timing model know it."""
-        return self.execute is not None
-
-    def operand(self, name: str) -> OperandSpec | None:
-        """The operand called `name`."""
-        return next((o for o in self.operands if o.name == name), None)
-
 
 def instruction_spec(opcode: str) -> InstructionSpec:
     """The declaration of `opcode`.
 
     Raises:
         ProgramError: no such instruction.
-        UnsupportedInstructionError: declared, not modelled yet.
+        UnsupportedInstructionError: declared, not modelled.
     """
     spec = INSTRUCTIONS.get(opcode)
     if spec is None:
         raise ProgramError(f"{opcode}: no such instruction; known: {', '.join(sorted(INSTRUCTIONS))}")
     if not spec.implemented:
         raise UnsupportedInstructionError(
-            f"{opcode}: declared but not modelled yet; modelled are "
+            f"{opcode}: declared but not modelled: {spec.doc} Modelled are "
             + ", ".join(sorted(name for name, known in INSTRUCTIONS.items() if known.implemented))
         )
     return spec
 
 
-def _dst(memories: tuple[str, ...] = CHIP, role: str = "write", dtypes: tuple[str, ...] = ANY) -> OperandSpec:
-    return OperandSpec("dst", role, memories, dtypes)
-
-
-def _src(name: str = "data", memories: tuple[str, ...] = CHIP, dtypes: tuple[str, ...] = ANY) -> OperandSpec:
-    return OperandSpec(name, "read", memories, dtypes)
-
-
-def _column(name: str, *, optional: bool = True, scalar: bool = True) -> OperandSpec:
-    return OperandSpec(name, "read", CHIP, ANY, optional=optional, scalar=scalar, column=True)
-
-
-def _result(name: str = "reduce_res") -> OperandSpec:
-    return OperandSpec(name, "write", CHIP, ANY, optional=True, column=True)
-
-
 _A = AttributeSpec
-_ALU = tuple(semantics.ALU)
 _REVERSE = (_A("reverse0", False, (False, True)), _A("reverse1", False, (False, True)))
-_FUNCTIONS = tuple(semantics.FUNCTIONS)
 
 _MODELLED = (
     InstructionSpec(
         "activation",
         "dst = op(data * scale + bias); optionally reduce_res = sum over the free elements.",
         ("Scalar",),
-        (_dst(), _src(), _column("bias"), _column("scale"), _result()),
-        (_A("op", REQUIRED, _FUNCTIONS), _A("reduce_op", None, (None, "add"))),
+        (dst(), src(), column("bias"), column("scale"), result()),
+        (_A("op", REQUIRED, FUNCTIONS), _A("reduce_op", None, (None, "add"))),
         semantics.activation,
         costs.activation,
         same_elements=("data",),
@@ -168,8 +80,8 @@ _MODELLED = (
         "activation_reduce",
         "activation with a mandatory sum into reduce_res.",
         ("Scalar",),
-        (_dst(), _src(), _column("bias"), _column("scale"), OperandSpec("reduce_res", "write", CHIP, column=True)),
-        (_A("op", REQUIRED, _FUNCTIONS), _A("reduce_op", "add", ("add",))),
+        (dst(), src(), column("bias"), column("scale"), OperandSpec("reduce_res", "write", CHIP, column=True)),
+        (_A("op", REQUIRED, FUNCTIONS), _A("reduce_op", "add", ("add",))),
         semantics.activation,
         costs.activation,
         same_elements=("data",),
@@ -178,7 +90,7 @@ _MODELLED = (
         "affine_select",
         "dst = data where (offset + p*channel_multiplier + sum of step*index) cmp_op 0, else on_false_value.",
         ("GpSimd",),
-        (_dst(SBUF), _src("data", SBUF)),
+        (dst(SBUF), src("data", SBUF)),
         (
             _A("pattern"),
             _A("offset", 0),
@@ -194,7 +106,7 @@ _MODELLED = (
         "iota",
         "dst = offset + p*channel_multiplier + sum of step*index; `pattern` is ((step, size), …) over the elements.",
         ("GpSimd",),
-        (_dst(SBUF),),
+        (dst(SBUF),),
         (_A("pattern"), _A("offset", 0), _A("channel_multiplier", 0)),
         semantics.iota,
         costs.gpsimd,
@@ -203,7 +115,7 @@ _MODELLED = (
         "bn_stats",
         "dst[:, 0:6] = (count, mean, var*count) of the even and of the odd elements; at most 512 elements.",
         ("Vector",),
-        (_dst(), _src()),
+        (dst(), src()),
         (),
         semantics.bn_stats,
         costs.vector,
@@ -213,7 +125,7 @@ _MODELLED = (
         "bn_aggr",
         "dst[:, 0:2] = (mean, variance) of all (count, mean, var*count) triples in data.",
         ("Vector",),
-        (_dst(), _src()),
+        (dst(), src()),
         (),
         semantics.bn_aggr,
         costs.bn_aggr,
@@ -223,7 +135,7 @@ _MODELLED = (
         "max8",
         "dst[:, 0:8] = the eight largest values, in descending order.",
         ("Vector",),
-        (_dst(), _src()),
+        (dst(), src()),
         (),
         semantics.max8,
         costs.vector,
@@ -234,7 +146,7 @@ _MODELLED = (
         "dst[:, k] = where vals[:, k] first occurs in data; the k-th occurrence for the k-th equal value, all ones if "
         "it does not occur.",
         ("Vector",),
-        (_dst(CHIP, dtypes=("uint16", "uint32")), _src(), _src("vals")),
+        (dst(CHIP, dtypes=("uint16", "uint32")), src(), src("vals")),
         (),
         semantics.nc_find_index8,
         costs.find_index8,
@@ -244,7 +156,7 @@ _MODELLED = (
         "nc_match_replace8",
         "dst = data with the first occurrence of each of the eight vals replaced by imm.",
         ("Vector",),
-        (_dst(), _src(), _src("vals")),
+        (dst(), src(), src("vals")),
         (_A("imm", 0.0),),
         semantics.nc_match_replace8,
         costs.find_index8,
@@ -254,7 +166,7 @@ _MODELLED = (
         "rng",
         "dst = uniform random bits from the engine's own generator.",
         ("Vector", "GpSimd"),
-        (_dst(CHIP, dtypes=INTS),),
+        (dst(CHIP, dtypes=INTS),),
         (),
         semantics.rng,
         costs.rng,
@@ -263,7 +175,7 @@ _MODELLED = (
         "memset",
         "dst = value.",
         ("Vector", "GpSimd"),
-        (_dst(),),
+        (dst(),),
         (_A("value", 0.0),),
         semantics.memset,
         costs.memset,
@@ -274,9 +186,9 @@ _MODELLED = (
         "tile_columns: columns of the PE array it takes; tiles of 32 or 64 run beside those of other columns.",
         ("Tensor",),
         (
-            _dst(("PSUM",), "update", ("fp32",)),
-            _src("stationary", SBUF, FLOAT_DTYPES),
-            _src("moving", SBUF, FLOAT_DTYPES),
+            dst(("PSUM",), "update", ("fp32",)),
+            src("stationary", SBUF, FLOAT_DTYPES),
+            src("moving", SBUF, FLOAT_DTYPES),
         ),
         (_A("accumulate", False, (False, True)), _A("tile_columns", 128, (32, 64, 128))),
         semantics.nc_matmul,
@@ -287,7 +199,7 @@ _MODELLED = (
         "nc_transpose",
         "dst = data.T; Tensor: up to 128x128 from SBUF to PSUM, Vector: up to 32x32.",
         ("Tensor", "Vector"),
-        (_dst(), _src()),
+        (dst(), src()),
         (),
         semantics.nc_transpose,
         costs.nc_transpose,
@@ -298,11 +210,11 @@ _MODELLED = (
         "dst = on_true_tile where bound0 cmp0 index and index cmp1 bound1, else the lowest fp32, from range_start.",
         ("Vector",),
         (
-            _dst(),
-            _src("on_true_tile"),
+            dst(),
+            src("on_true_tile"),
             OperandSpec("bound0", "read", CHIP, ("fp32",), column=True),
             OperandSpec("bound1", "read", CHIP, ("fp32",), column=True),
-            _result(),
+            result(),
         ),
         (
             _A("comp_op0", "greater_equal", tuple(semantics.COMPARE)),
@@ -320,11 +232,11 @@ _MODELLED = (
         "dst = on_true where predicate else on_false (a number or one per partition); optional max into reduce_res.",
         ("Vector",),
         (
-            _dst(),
-            _src("predicate", CHIP, ("uint8", "int8", "uint16", "int16", "bool")),
-            _src("on_true", CHIP, tuple(d for d in ANY if d not in ("int32", "uint32"))),
-            _column("on_false", optional=False),
-            _result(),
+            dst(),
+            src("predicate", CHIP, ("uint8", "int8", "uint16", "int16", "bool")),
+            src("on_true", CHIP, tuple(d for d in ANY if d not in ("int32", "uint32"))),
+            column("on_false", optional=False),
+            result(),
         ),
         (_A("reverse_pred", False, (False, True)), _A("reduce_op", None, (None, "max"))),
         semantics.select_reduce,
@@ -336,7 +248,7 @@ _MODELLED = (
         "reciprocal",
         "dst = 1 / data, on Vector (eight times the price of activation's reciprocal).",
         ("Vector",),
-        (_dst(), _src()),
+        (dst(), src()),
         (),
         semantics.reciprocal,
         costs.reciprocal,
@@ -346,8 +258,8 @@ _MODELLED = (
         "scalar_tensor_tensor",
         "dst = (data op0 operand0) op1 operand1; operand0 a number or one per partition, operand1 a tile.",
         ("Vector",),
-        (_dst(), _src(), _column("operand0", optional=False), _src("operand1")),
-        (_A("op0", REQUIRED, _ALU), _A("op1", REQUIRED, _ALU), *_REVERSE),
+        (dst(), src(), column("operand0", optional=False), src("operand1")),
+        (_A("op0", REQUIRED, OPERATORS), _A("op1", REQUIRED, OPERATORS), *_REVERSE),
         semantics.scalar_tensor_tensor,
         costs.scalar_tensor_tensor,
         same_elements=("data", "operand1"),
@@ -357,7 +269,7 @@ _MODELLED = (
         "tensor_copy",
         "dst = data, cast on the way.",
         ("Vector", "Scalar", "GpSimd"),
-        (_dst(), _src()),
+        (dst(), src()),
         (),
         semantics.tensor_copy,
         costs.tensor_copy,
@@ -369,9 +281,9 @@ _MODELLED = (
         "dst = data where predicate is not zero, else unchanged.",
         ("Vector",),
         (
-            _dst(CHIP, "update"),
-            _src(),
-            _src("predicate", CHIP, ("uint8", "uint16", "uint32", "int8", "int16", "int32", "bool")),
+            dst(CHIP, "update"),
+            src(),
+            src("predicate", CHIP, ("uint8", "uint16", "uint32", "int8", "int16", "int32", "bool")),
         ),
         (_A("reverse_pred", False, (False, True)),),
         semantics.tensor_copy_predicated,
@@ -384,7 +296,7 @@ _MODELLED = (
         "tensor_reduce",
         "dst = op over the last `axes` free dimensions of data.",
         ("Vector",),
-        (_dst(), _src()),
+        (dst(), src()),
         (_A("op", REQUIRED, tuple(semantics.REDUCE)), _A("axes", 1, (1, 2, 3, 4)), _A("negate", False, (False, True))),
         semantics.tensor_reduce,
         costs.tensor_reduce,
@@ -394,7 +306,7 @@ _MODELLED = (
         "tensor_partition_reduce",
         "dst[0, :] = op over the partitions of data; slow, a ones-vector matmul is usually better.",
         ("GpSimd",),
-        (_dst(SBUF), _src("data", SBUF)),
+        (dst(SBUF), src("data", SBUF)),
         (_A("op", REQUIRED, tuple(semantics.REDUCE)),),
         semantics.tensor_partition_reduce,
         costs.tensor_partition_reduce,
@@ -404,8 +316,8 @@ _MODELLED = (
         "tensor_scalar",
         "dst = (data op0 operand0) op1 operand1; operands: a number or one value per partition; op1 optional.",
         ("Vector", "Scalar", "GpSimd"),
-        (_dst(), _src(), _column("operand0", optional=False), _column("operand1")),
-        (_A("op0", REQUIRED, _ALU), _A("op1", None, (None, *_ALU)), *_REVERSE),
+        (dst(), src(), column("operand0", optional=False), column("operand1")),
+        (_A("op0", REQUIRED, OPERATORS), _A("op1", None, (None, *OPERATORS)), *_REVERSE),
         semantics.tensor_scalar,
         costs.tensor_scalar,
         costs.check_tensor_scalar,
@@ -415,9 +327,9 @@ _MODELLED = (
         "tensor_scalar_reduce",
         "dst = data op0 operand0 and reduce_res = reduce_op over the free elements of that.",
         ("Vector",),
-        (_dst(), _src(), _column("operand0", optional=False), OperandSpec("reduce_res", "write", CHIP, column=True)),
+        (dst(), src(), column("operand0", optional=False), OperandSpec("reduce_res", "write", CHIP, column=True)),
         (
-            _A("op0", REQUIRED, _ALU),
+            _A("op0", REQUIRED, OPERATORS),
             _A("reduce_op", "add", tuple(semantics.REDUCE)),
             _A("reverse0", False, (False, True)),
         ),
@@ -429,8 +341,8 @@ _MODELLED = (
         "tensor_tensor",
         "dst = data1 op data2.",
         ("Vector", "GpSimd"),
-        (_dst(), _src("data1"), _src("data2")),
-        (_A("op", REQUIRED, _ALU),),
+        (dst(), src("data1"), src("data2")),
+        (_A("op", REQUIRED, OPERATORS),),
         semantics.tensor_tensor,
         costs.tensor_tensor,
         costs.check_tensor_tensor,
@@ -441,8 +353,8 @@ _MODELLED = (
         "tensor_tensor_scan",
         "dst[:, i] = (data0[:, i] op0 dst[:, i-1]) op1 data1[:, i], starting from initial.",
         ("Vector",),
-        (_dst(), _src("data0"), _src("data1"), _column("initial", optional=False)),
-        (_A("op0", REQUIRED, _ALU), _A("op1", REQUIRED, _ALU)),
+        (dst(), src("data0"), src("data1"), column("initial", optional=False)),
+        (_A("op0", REQUIRED, OPERATORS), _A("op1", REQUIRED, OPERATORS)),
         semantics.tensor_tensor_scan,
         costs.two_input,
         same_elements=("data0", "data1"),
@@ -452,7 +364,7 @@ _MODELLED = (
         "exponential",
         "dst = exp(data - max_value); optional sum into reduce_res.",
         ("Vector",),
-        (_dst(), _src(), _column("max_value", optional=False), _result()),
+        (dst(), src(), column("max_value", optional=False), result()),
         (_A("reduce_op", None, (None, "add")),),
         semantics.exponential,
         costs.exponential,
@@ -489,42 +401,11 @@ _MODELLED = (
     ),
 )
 
-# Declared so that a program naming them gets a clear refusal instead of "no such instruction".
-_NOT_MODELLED = {
-    "activate2": (("Scalar",), 4, "activation with a pair of operators before the function."),
-    "dropout": (("Vector",), 2, "Zero elements with a probability."),
-    "local_gather": (("GpSimd",), 2, "Gather within groups of 16 partitions."),
-    "nc_n_gather": (("GpSimd",), 2, "Per-partition gather."),
-    "nc_matmul_mx": (("Tensor",), 4, "Matmul of MX formats."),
-    "nc_stream_shuffle": (("Vector",), 2, "Move partitions within a quadrant."),
-    "rsqrt_on_gpsimd": (("GpSimd",), 2, "Removed from the current API; use activation(rsqrt)."),
-    "tensor_copy_dynamic_src": (("Vector", "Scalar", "GpSimd"), 2, "Copy from a dynamic address."),
-    "tensor_copy_dynamic_dst": (("Vector", "Scalar", "GpSimd"), 2, "Copy to a dynamic address."),
-    "tensor_scalar_cumulative": (("Vector",), 2, "Running tensor_scalar along the free dimension."),
-    "quantize_mx": (("Vector",), 4, "Quantize to MX formats."),
-    "topk": (("GpSimd",), 2, "The K largest of n."),
-    "rand2": (("Vector",), 4, "Random numbers."),
-    "rand_get_state": (("GpSimd", "Vector"), 3, "Read the random state."),
-    "rand_set_state": (("GpSimd", "Vector"), 3, "Write the random state."),
-    "set_rng_seed": (("Vector",), 2, "Seed the random generator."),
-    "sequence_bounds": (("GpSimd",), 2, "Start and end of each sequence."),
-    "nonzero_with_count": (("GpSimd",), 3, "Indices of non-zero elements and their count."),
-    "core_barrier": (
-        ("GpSimd", "Vector", "Scalar", "Tensor", "Sync"),
-        3,
-        "Barrier between the cores of a logical NeuronCore.",
-    ),
-    "sendrecv": (("GpSimd",), 3, "Exchange SBUF data between two cores."),
-    "dma_compute": (("Sync", "Scalar", "GpSimd", "Vector", "Tensor"), 2, "DMA with addition."),
-    "register_alloc": (("GpSimd", "Vector", "Scalar", "Tensor", "Sync"), 2, "Allocate a register."),
-    "register_move": (("GpSimd", "Vector", "Scalar", "Tensor", "Sync"), 2, "Move a register."),
-    "register_load": (("GpSimd", "Vector", "Scalar", "Tensor", "Sync"), 2, "Load a register."),
-    "register_store": (("GpSimd", "Vector", "Scalar", "Tensor", "Sync"), 2, "Store a register."),
-    "builtin_custom_op": (("GpSimd",), 2, "User code on GpSimd."),
-}
-
 #: Every instruction by nki.isa name.
 INSTRUCTIONS: dict[str, InstructionSpec] = {
-    **{spec.name: spec for spec in _MODELLED},
-    **{name: InstructionSpec(name, doc, engines, generation=g) for name, (engines, g, doc) in _NOT_MODELLED.items()},
+    **{spec.name: spec for spec in (*_MODELLED, *SPECIAL)},
+    **{
+        name: InstructionSpec(name, reason, engines, generation=generation)
+        for name, (engines, generation, reason) in NOT_MODELLED.items()
+    },
 }

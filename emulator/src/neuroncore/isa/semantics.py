@@ -52,6 +52,9 @@ class Context(Protocol):
     def random(self, count: int) -> npt.NDArray[np.uint32]:
         """The next `count` random words of the engine's generator."""
 
+    def seed(self, number: int) -> None:
+        """Start the engine's generator anew."""
+
     def hbm_rows(self, name: str, index: npt.NDArray[np.int64]) -> Array:
         """Rows `index` of an HBM operand in storage format [len(index), free elements]."""
 

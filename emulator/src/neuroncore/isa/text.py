@@ -110,6 +110,8 @@ _ACCESS = re.compile(
     r"<(?P<buffer>[\w.]+) (?P<dtype>\w+) p(?P<start>\d+)\+(?P<count>\d+)(?:\*(?P<stride>-?\d+))? f(?P<free>[-\d*,]*)"
     r"(?: o(?P<offset>-?\d+))?(?: (?P<steps>[-+][^>]*))?>"
 )
+#: Sizes, offsets and semaphore values are smaller, so that sums of them fit the 64 bits of the compiled kernels.
+_LARGEST = 1 << 60
 _STEP = re.compile(r"([-+]\d+)\*([A-Za-z_]\w*)")
 _WAIT = re.compile(r"([\w.]+)>=(-?\d+)((?:[-+]\d+\*\w+)*)")
 _TENSOR = re.compile(r"tensor ([\w.]+) (\w+) (\w+) (\[[-\d,]*\])")
@@ -139,12 +141,13 @@ def parse_program(text: str) -> Program:
             elif line == "semaphores derived":
                 derived = True
             elif m := _TENSOR.fullmatch(line):
-                tensors.append(Tensor(m[1], tuple(json.loads(m[4])), m[3], m[2]))
+                sizes = filter(None, m[4][1:-1].split(","))
+                tensors.append(Tensor(m[1], tuple(map(_whole, sizes)), m[3], m[2]))
             elif m := _TILE.fullmatch(line):
-                address = None if m[6] == "-" else int(m[6])
-                tiles.append(Tile(m[1], m[2], int(m[3]), int(m[4]), m[5], address, int(m[7])))
+                address = None if m[6] == "-" else _whole(m[6])
+                tiles.append(Tile(m[1], m[2], _whole(m[3]), _whole(m[4]), m[5], address, _whole(m[7])))
             elif m := _LOOP.fullmatch(line):
-                stack.append((m[1], int(m[2]), []))
+                stack.append((m[1], _whole(m[2]), []))
             elif line == "}":
                 loop, count, body = stack.pop()
                 stack[-1][2].append(Loop(loop, count, tuple(body)))
@@ -177,10 +180,10 @@ def _parse_instruction(line: str) -> Instruction:
         key, value = token[1], token[2]
         if key == "wait":
             m = _must(_WAIT.fullmatch(value))
-            waits.append(Wait(m[1], int(m[2]), _parse_steps(m[3])))
+            waits.append(Wait(m[1], _whole(m[2]), _parse_steps(m[3])))
         elif key == "signal":
             semaphore, increment = value.rsplit("+", 1)
-            signals.append(Signal(semaphore, int(increment)))
+            signals.append(Signal(semaphore, _whole(increment)))
         elif key == "queue":
             queue = value
         elif value.startswith("<"):
@@ -195,15 +198,22 @@ def _parse_access(text: str) -> Access:
     free = []
     for pair in filter(None, m["free"].split(",")):
         stride, size = pair.split("*")
-        free.append((int(stride), int(size)))
+        free.append((_whole(stride), _whole(size)))
     return Access(
-        m["buffer"], m["dtype"], int(m["count"]), tuple(free), int(m["offset"] or 0), int(m["start"]),
-        int(m["stride"] or 0), _parse_steps(m["steps"] or ""),
+        m["buffer"], m["dtype"], _whole(m["count"]), tuple(free), _whole(m["offset"] or "0"), _whole(m["start"]),
+        _whole(m["stride"] or "0"), _parse_steps(m["steps"] or ""),
     )  # fmt: skip
 
 
 def _parse_steps(text: str) -> Steps:
-    return tuple((name, int(step)) for step, name in _STEP.findall(text))
+    return tuple((name, _whole(step)) for step, name in _STEP.findall(text))
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if abs(value) >= _LARGEST:
+        raise ValueError(f"{text} is beyond 60 bits")
+    return value
 
 
 def _tuples(value: Any) -> Value:

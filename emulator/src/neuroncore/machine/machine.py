@@ -163,6 +163,10 @@ class Machine:
         """The next random words of an engine."""
         return self._generators[engine].integers(0, 1 << 32, count, np.uint32)
 
+    def seed(self, engine: str, number: int) -> None:
+        """Start an engine's generator anew."""
+        self._generators[engine] = np.random.default_rng(number)
+
     def view(self, access: Access) -> Array:
         """The elements of an access pattern as a strided view of the memory, [partitions, *free sizes]."""
         buffer = self.buffers[access.buffer]
@@ -231,6 +235,9 @@ class _Operands:
 
     def random(self, count: int) -> npt.NDArray[np.uint32]:
         return self._machine.random(self.engine, count)
+
+    def seed(self, number: int) -> None:
+        self._machine.seed(self.engine, number)
 
     def _rows(self, name: str) -> tuple[Array, Access]:
         """Every row an indexed HBM access can reach, [rows, free elements]."""

@@ -16,6 +16,8 @@ from neuroncore.targets import Target
 __all__ = ["Price", "Pricer", "Transfer", "cycles_to_ns"]
 
 _NS = 1e9
+#: They evaluate a function of a table.
+_ACTIVATIONS = ("activation", "activation_reduce", "activate2")
 
 
 def cycles_to_ns(cycles: float, clock_hz: float) -> float:
@@ -127,7 +129,7 @@ class Pricer:
             issue_ns = cycles_to_ns(spec.cycles(use), clock_hz)
             latency_cycles = getattr(self._target, f"{instruction.engine.lower()}_latency_cycles")
             latency_ns = cycles_to_ns(latency_cycles, clock_hz)
-        function = instruction.get("op") if instruction.opcode in ("activation", "activation_reduce") else None
+        function = instruction.get("op") if instruction.opcode in _ACTIVATIONS else None
         return Price(
             issue_ns,
             latency_ns,
@@ -166,7 +168,13 @@ class Pricer:
             fraction = target.dma_transpose_hbm_fraction if hbm else target.dma_transpose_sbuf_fraction
         bytes_per_ns = target.dma_engine_bytes_per_second / _NS * fraction
         row_ns = max(target.dma_row_min_ns, run * width / bytes_per_ns)
-        read = src.elements * DTYPE_BYTES[src.dtype] if from_memory == "HBM" else 0
+        sources = [access for name, access in use.instruction.accesses() if name.startswith("src")]
+        if (
+            len(sources) > 1
+        ):  # an addition on the way: it reads all of them and writes once, a copy reads and writes once
+            extra = (len(sources) - 1) / 2
+            total, rows = round(total * (1 + extra)), round(rows * (1 + extra))
+        read = sum(a.bytes for a in sources if isinstance(use.buffers[a.buffer], Tensor))
         written = dst.elements * DTYPE_BYTES[dst.dtype] if to_memory == "HBM" else 0
         engine_share = 1 / (target.dma_engines * bytes_per_ns)
         hbm_share = (read + written) / total / (target.hbm_bytes_per_second / _NS)
@@ -204,8 +212,8 @@ def _flops(use: Use) -> int:
     if opcode == "nc_matmul":
         stationary, moving = use.access("stationary"), use.access("moving")
         return 2 * moving.partitions * stationary.free_elements * moving.free_elements
-    if opcode in ("activation", "activation_reduce"):
-        extra = sum(operands.get(name) is not None for name in ("bias", "scale", "reduce_res"))
+    if opcode in _ACTIVATIONS:
+        extra = sum(operands.get(name) is not None for name in ("bias", "scale", "operand0", "operand1", "reduce_res"))
         return use.access("data").elements * (
             extra + (FUNCTION_TABLES[str(operands["op"])] != "" or operands["op"] == "square")
         )
@@ -213,6 +221,7 @@ def _flops(use: Use) -> int:
         "tensor_tensor": 1, "tensor_reduce": 1, "tensor_partition_reduce": 1, "reciprocal": 1,
         "scalar_tensor_tensor": 2,
         "tensor_tensor_scan": 2, "tensor_scalar_reduce": 2, "bn_stats": 3, "bn_aggr": 3, "exponential": 2,
+        "tensor_scalar_cumulative": 2, "rsqrt_on_gpsimd": 1, "dma_compute": 1,
     }  # fmt: skip
     if opcode == "tensor_scalar":
         return use.access("data").elements * (1 + (operands.get("op1") is not None))
