@@ -52,6 +52,8 @@ def test_a_variant_gives_what_is_right(
             assert wanted[0] <= found[key] <= wanted[1], key
         elif key in found:
             assert found[key] == wanted, key
+    if "names" in right:
+        assert set(right["names"]) <= set(pq.read_table(store / "SystemProfileEvents.parquet")["name"].to_pylist())
     if "op" in right:
         wanted = {right["op"]} if isinstance(right["op"], str) else set(right["op"])
         assert set(pq.read_table(store / "Execution.parquet")["op"].to_pylist()) == wanted

@@ -274,9 +274,12 @@ class _Parser:
     def string(self, at: int, depth: int, within: str) -> tuple[str, int]:
         """The string whose opening quote is at `at`; it ends at the first quote after which the structure goes on."""
         for match in _QUOTE.finditer(self.text, at + 1):
+            end = match.end()
+            if match[0] == '\\"' and depth == 1 and within == "{" and _NEXT_EVENT_KEY.match(self.text, end):
+                self.faults.add("an unescaped backslash")  # the text's last character, not an escape of its quote
+                return json.dumps(self.text[at + 1 : end - 1], ensure_ascii=False), end
             if match[0] != '"':
                 continue
-            end = match.end()
             if self.closes(end, depth, within):
                 return self.clean(self.text[at + 1 : end - 1]), end
         next_key = _NEXT_EVENT_KEY if depth == 1 else _NEXT_KEY
