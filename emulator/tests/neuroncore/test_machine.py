@@ -19,6 +19,7 @@ from neuroncore.isa import (
     verify,
 )
 from neuroncore.isa.dtypes import DTYPE_BYTES
+from neuroncore.isa.special import SPECIAL
 from neuroncore.machine import run
 from neuroncore.targets import load_target
 
@@ -491,7 +492,7 @@ def test_dma_moves_strided_broadcast_cast_and_indexed():
 
 def test_every_modelled_instruction_was_compared_with_numpy():
     modelled = {name for name, spec in INSTRUCTIONS.items() if spec.implemented}
-    assert modelled - COVERED == set()
+    assert modelled - COVERED == {spec.name for spec in SPECIAL}  # test_special has these
 
 
 # Order and errors -----------------------------------------------------------------------------------------------------
