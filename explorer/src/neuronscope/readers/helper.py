@@ -99,7 +99,11 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                "OPENBLAS_NUM_THREADS": "1",  # numpy starts one for each core else
+            },
         )
 
     def parse(self, start: int, end: int) -> Piece | None:
