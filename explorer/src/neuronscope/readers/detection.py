@@ -155,12 +155,35 @@ def detect(path: str | os.PathLike[str]) -> Reader:
             raise FormatError(f"{path}: {what}")
     if path.suffix in (".pb", ".ntff", ".neff"):
         raise FormatError(f"{path}: one file of a session; give its folder {path.parent}")
+    looks = next((what for begin, what in _SIGNATURES if first.startswith(begin)), "")
     raise FormatError(
-        f"{path}: unknown format. Looked for: a trace in JSON (.json; also .gz, .zst, .bz2, .xz) with traceEvents, a "
-        f"neuron-explorer JSON export, a .zip or .tar of these, an Nsight Systems or rocprofv3 database (SQLite), a "
-        f"rocprof CSV or JSON, one NEFF with its NTFF. Folders: a session with trace_info.pb or ntrace.pb, traces of "
-        f"several ranks, Parquet tables"
+        f"{path}: {looks or 'unknown format'}. Looked for: a trace in JSON (.json; also .gz, .zst, .bz2, .xz) with "
+        f"traceEvents, a neuron-explorer JSON export, a .zip or .tar of these, an Nsight Systems or rocprofv3 database "
+        f"(SQLite), a rocprof CSV or JSON, one NEFF with its NTFF. Folders: a session with trace_info.pb or ntrace.pb, "
+        f"traces or databases of several ranks, Parquet tables"
     )
+
+
+_SIGNATURES = (
+    (b"\x89PNG", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"GIF8", "a GIF picture"),
+    (b"%PDF", "a PDF document"),
+    (b"\x7fELF", "an ELF program or library"),
+    (b"MZ", "a Windows program"),
+    (b"\x80\x02", "a pickle, perhaps a memory snapshot of PyTorch"),
+    (b"\x80\x04", "a pickle, perhaps a memory snapshot of PyTorch"),
+    (b"\x80\x05", "a pickle, perhaps a memory snapshot of PyTorch"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"ARROW1", "an Arrow file"),
+    (b"PK\x05\x06", "an empty zip archive"),
+    (b"Rar!", "a RAR archive; unpack it and open the folder"),
+    (b"7z\xbc\xaf", "a 7z archive; unpack it and open the folder"),
+    (b"<", "an XML or HTML document"),
+    (b"\0asm", "a WebAssembly module"),
+    (b"PERFILE2", "a recording of Linux perf"),
+)
 
 
 _NOT_READ = {

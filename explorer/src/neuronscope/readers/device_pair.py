@@ -56,6 +56,11 @@ def find_pair(path: Path) -> DevicePair:
         for timeline, names in held.items()
     }
     matching = [timeline for timeline, found in pairs.items() if found]
+    if len(ntffs) > 1 and not any(names is not None for names in held.values()):
+        raise FormatError(
+            f"{folder}: {len(ntffs)} NTFF files that are not ours. If they are a raw Neuron capture, "
+            f"{session.vendor_command(folder)}"
+        )
     if len(matching) > 1 or (not matching and len(ntffs) > 1):
         listed = ", ".join(timeline.name for timeline in (matching or ntffs)[:5])
         raise FormatError(f"{folder}: {len(matching or ntffs)} device profiles ({listed}); name the .ntff to open")

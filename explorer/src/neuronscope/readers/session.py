@@ -23,7 +23,16 @@ from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import DEVICE_ROLES, Events, Role, Trace, concat_events
 from neuronscope.readers.wording import printable
 
-__all__ = ["Found", "files_of", "find_session", "has_session", "is_session", "read_device", "read_session"]
+__all__ = [
+    "Found",
+    "files_of",
+    "find_session",
+    "has_session",
+    "is_session",
+    "read_device",
+    "read_session",
+    "vendor_command",
+]
 
 _MARKS = ("trace_info.pb", "ntrace.pb")
 _TRACES = ("*.json", "*.json.gz")
@@ -156,7 +165,7 @@ class _SessionReader:
             files = ", ".join(row.file for row in self.report) or "nothing else"
             raise FormatError(
                 f"{self.directory}: a session whose files are not ours ({files}), and no trace.json. If it is a raw "
-                f"Neuron capture, {_vendor_command(self.directory)}"
+                f"Neuron capture, {vendor_command(self.directory)}"
             )
         trace = framework or self.empty()
         if ntrace is not None:
@@ -179,7 +188,7 @@ class _SessionReader:
                     "partial",
                     "only trace.json is shown: runtime calls (nrta_*), hardware executions (nc_exec_running, cc_*), "
                     "instructions, DMA and on-chip memory are missing, because the session's other files are not "
-                    f"ours. If it is a raw Neuron capture, {_vendor_command(self.directory)}",
+                    f"ours. If it is a raw Neuron capture, {vendor_command(self.directory)}",
                 )
             )
         return trace
@@ -344,8 +353,8 @@ def core_of(path: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _vendor_command(directory: Path) -> str:
-    """What to run, and where to go on."""
+def vendor_command(directory: Path) -> str:
+    """What to run on a directory of the vendor's tools, and where to go on."""
     place = shlex.quote(printable(directory))
     return (
         f"run on the instance `neuron-explorer view -d {place} --ingest-only --data-path OUT`, then here "
