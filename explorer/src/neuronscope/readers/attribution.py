@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,9 @@ import pyarrow as pa
 
 from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
+from neuronscope.readers.keys import stable_order
 from neuronscope.readers.narrow import Coded, narrow
+from neuronscope.readers.scratch import Scratch
 from neuronscope.readers.trace import Events, Role
 
 __all__ = ["Ranges", "contexts", "module_label", "source_label"]
@@ -30,7 +33,7 @@ _STEP = re.compile(r"ProfilerStep#\d+$")
 
 
 def contexts(
-    ev: Events, thread: Int64, names: Sequence[str], name: Int64, call: Int64, forward: Int64
+    ev: Events, thread: Int64, names: Sequence[str], name: Int64, call: Int64, forward: Int64, scratch: Scratch
 ) -> dict[str, Coded]:
     """`module_path`, `region`, `source` and `stack` of pieces of work, empty where unknown.
 
@@ -41,6 +44,7 @@ def contexts(
         name: code of each event's name.
         call: event row of the host call that launched each piece, -1 unknown.
         forward: event row of the forward operator whose backward the piece is, -1 none.
+        scratch: holds what is as long as the ranges.
     """
     frames, regions = ev.of(Role.PYTHON), ev.of(Role.ANNOTATION)
     steps = np.array([bool(_STEP.match(text)) for text in names], np.bool_)
@@ -50,20 +54,23 @@ def contexts(
     if not len(call) or not (len(frames) or len(regions)):
         return found
     if len(frames):
-        ranges = _ranges(ev, names, name, frames, _frame_threads(ev, thread, frames))
+        ranges = _ranges(ev, names, name, frames, _frame_threads(ev, thread, frames), scratch)
         inner = _innermost(ranges, ev, thread, call)
         found["stack"] = ranges.paths(inner, str, ";")
         found["source"] = ranges.last(inner, source_label)
         through = np.where(inner >= 0, inner, _innermost(ranges, ev, thread, forward))
         found["module_path"] = ranges.paths(through, module_label, ".")
     if len(regions):
-        ranges = _ranges(ev, names, name, regions, thread[regions])
+        ranges = _ranges(ev, names, name, regions, thread[regions], scratch)
         found["region"] = ranges.paths(_innermost(ranges, ev, thread, call), str, " > ")
     return found
 
 
-def _ranges(ev: Events, names: Sequence[str], name: Int64, rows: Int64, thread: Int64) -> Ranges:
-    return Ranges(thread, ev.start[rows], ev.end[rows], name[rows], names)
+def _ranges(ev: Events, names: Sequence[str], name: Int64, rows: Int64, thread: Int64, scratch: Scratch) -> Ranges:
+    order = stable_order(thread, int(thread.max()) + 1)  # the rows are in order of start
+    rows = rows[order]
+    start, end = (scratch.kept(scratch.take(column, rows)) for column in (ev.start, ev.end))
+    return Ranges(thread[order], start, end, scratch.kept(name[rows]), names, scratch)
 
 
 def _innermost(ranges: Ranges, ev: Events, thread: Int64, rows: Int64) -> Int64:
@@ -107,15 +114,28 @@ class Ranges:
         names: texts by code.
     """
 
-    def __init__(self, thread: Int64, start: Int64, end: Int64, name: Int64, names: Sequence[str]) -> None:
-        order = np.lexsort((start - np.maximum(end, start + 1), start, thread))
-        thread, start, end = thread[order], start[order], end[order]
-        self._name = name[order]
+    def __init__(
+        self,
+        thread: Int64,
+        start: Int64,
+        end: Int64,
+        name: Int64,
+        names: Sequence[str],
+        scratch: Scratch | None = None,
+    ) -> None:
+        scratch = scratch or Scratch()
+        same, later = thread[1:] == thread[:-1], start[1:] > start[:-1]
+        longer = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
+        if ((thread[1:] < thread[:-1]) | (same & ~later & ((start[1:] < start[:-1]) | longer))).any():
+            order = np.lexsort((start - np.maximum(end, start + 1), start, thread))
+            thread, start, end, name = thread[order], start[order], end[order], name[order]
+        self._name = name
         self._names = names
         nesting = lanes.nest(thread, start, end)
+        depth, parent = scratch.kept(narrow(nesting.depth)), scratch.kept(nesting.parent)
         bounds = {int(thread[low]): (low, high) for low, high in lanes.groups_of(thread)}
         self.threads = np.array(sorted(bounds), np.int64)
-        self._stacks = lanes.Stacks(nesting, bounds, start, end)
+        self._stacks = lanes.Stacks(lanes.Nesting(depth, parent, nesting.crossing), bounds, start, end)
 
     def innermost(self, thread: Int64, at: Int64) -> Int64:
         """Number of the innermost range that is open on each thread at each time, -1 none."""
@@ -143,15 +163,15 @@ class Ranges:
                 texts[one] = f"{above}{separator}{labels[last[one]]}" if above else labels[last[one]]
             return texts[pending[0]] if pending else texts[number]
 
-        wanted, where = np.unique(np.where(asked >= 0, path[asked], -1) if len(path) else asked, return_inverse=True)
-        return Coded(narrow(where), [text(int(number)) for number in wanted.tolist()])
+        wanted, where = _used(path, asked, len(parent))
+        return Coded(where, [text(number) for number in wanted])
 
     def last(self, asked: Int64, label: Callable[[str], str]) -> Coded:
         """For each range asked for, the innermost label around it that is not empty."""
         labels = [label(name) for name in self._names]
-        path, _, last = self._numbered(np.array([bool(text) for text in labels], np.bool_))
-        wanted, where = np.unique(np.where(asked >= 0, path[asked], -1) if len(path) else asked, return_inverse=True)
-        return Coded(narrow(where), [labels[last[n]] if n >= 0 else "" for n in wanted.tolist()])
+        path, parent, last = self._numbered(np.array([bool(text) for text in labels], np.bool_))
+        wanted, where = _used(path, asked, len(parent))
+        return Coded(where, [labels[last[n]] if n >= 0 else "" for n in wanted])
 
     def _numbered(self, counts: npt.NDArray[np.bool_]) -> tuple[Int64, list[int], list[int]]:
         """Path number of each range (equal for equal paths), and of each path its parent's number and last name.
@@ -159,18 +179,27 @@ class Ranges:
         Ranges whose name does not count have the path of the range around them, -1 none.
         """
         nesting = self._stacks.nesting
-        path = np.full(len(self._name), -1, np.int64)
+        path = np.full(len(self._name), -1, np.int32 if len(self._name) < 2**31 else np.int64)
         parents: list[int] = []
         names: list[int] = []
-        order = np.argsort(nesting.depth, kind="stable")
-        for low, high in lanes.groups_of(nesting.depth[order].astype(np.int64)):
+        order = stable_order(nesting.depth, int(nesting.depth.max(initial=0)) + 1)
+        for low, high in lanes.groups_of(nesting.depth[order]):
             rows = order[low:high]
             above = np.where(nesting.parent[rows] >= 0, path[nesting.parent[rows]], -1)
             own = counts[self._name[rows]]
-            pair = pa.array((above[own] + 1) * len(self._names) + self._name[rows][own]).dictionary_encode()
+            pair = pa.array((above[own].astype(np.int64) + 1) * len(self._names) + self._name[rows][own])
+            pair = pair.dictionary_encode()
             path[rows] = above
             path[rows[own]] = pair.indices.to_numpy() + len(parents)
             known = pair.dictionary.to_numpy()
             parents += (known // len(self._names) - 1).tolist()
             names += (known % len(self._names)).tolist()
         return path, parents, names
+
+
+def _used(path: Int64, asked: Int64, count: int) -> tuple[list[int], Any]:
+    """Which of `count` paths the ranges asked for have, in order (-1: none), and which of these each one has."""
+    at = np.where(asked >= 0, path[asked], -1) + 1 if len(path) else np.zeros(len(asked), np.int64)
+    seen = np.zeros(count + 1, np.bool_)
+    seen[at] = True
+    return (np.flatnonzero(seen) - 1).tolist(), narrow(np.cumsum(seen) - 1)[at]

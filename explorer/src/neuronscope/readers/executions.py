@@ -18,6 +18,7 @@ from neuronscope.readers.exact import Int64
 from neuronscope.readers.keys import codes_of, combined, distinct, lookup, lookup_sorted, pair_codes
 from neuronscope.readers.narrow import Coded, constant
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.scratch import ranges
 from neuronscope.readers.tables import in_pieces, named_table
 from neuronscope.readers.trace import DEVICE_ROLES, Role
 
@@ -95,7 +96,9 @@ def place(model: Model) -> None:
     op = execution.columns["op_event_id"]
     direct = model.trace.neuron or not len(model.ev)
     call = op if direct else np.where(execution.launch_of >= 0, execution.launch_of, op)
-    found = contexts(model.ev, model.thread, model.names, model.name_code, call, _forward_of(model, op))
+    forward = _forward_of(model, op)
+    scratch = model.trace.scratch
+    found = contexts(model.ev, model.thread, model.names, model.name_code, call, forward, scratch)
     for column, texts in found.items():
         held = execution.columns.get(column)
         placed = texts if held is None else held.or_else(texts)
@@ -252,15 +255,25 @@ def _over_cores(
 def _launch_rows(model: Model, rows: Int64, launches: Int64) -> Int64:
     """The host call that launched each device row, by correlation id; -1 unknown."""
     ev = model.ev
+    found = np.full(len(rows), -1, np.int32 if len(ev) < 2**31 else np.int64)
     if not len(launches) or not len(rows):
-        return np.full(len(rows), -1, np.int64)
+        return found
+    if not model.several:
+        key = ev.correlation[launches]
+        order = np.argsort(key, kind="stable")
+        key, launches = key[order], launches[order]
+        for low, high in ranges(len(rows)):
+            wanted = ev.correlation[rows[low:high]]
+            found[low:high] = np.where(wanted >= 0, lookup_sorted(key, launches, wanted), -1)
+            model.trace.scratch.forget()
+        return found
     # Of several calls with one id the row's own process decides, then the last one to begin before the device row.
     key = combined(
         np.concatenate((model.process[launches], model.process[rows])),
         np.concatenate((ev.correlation[launches], ev.correlation[rows])),
     )
-    found = lookup(key[: len(launches)], launches, key[len(launches) :])
-    return np.where(ev.correlation[rows] >= 0, found, -1)
+    linked = lookup(key[: len(launches)], launches, key[len(launches) :])
+    return np.where(ev.correlation[rows] >= 0, linked, -1)
 
 
 def _operator_by_arrow(model: Model, rows: Int64) -> Int64:

@@ -86,6 +86,7 @@ class Model:
     thread_roles: Int64  # events by code of the thread and role
     owner: Int64  # process of the events of a thread and role; device work may belong to another
     process: Int64  # of each event
+    several: bool  # more than one process launches work
     op_of: Int64  # operator call each event belongs to (event row), -1 none
     track_code: Int64  # of each event's track, -1 for what isn't drawn
     track_number: npt.NDArray[np.int32]  # of a track by its code
@@ -153,17 +154,18 @@ class Model:
             if self.ascend:
                 owner[:, Role.RUNTIME] = self.main_pid
         self.thread_roles, self.owner = counts, owner
-        self.process = self._owners(narrow(owner.ravel()), len(pids) > 1)
+        self.several = len(pids) > 1
+        self.process = self._owners(narrow(owner.ravel()))
         shown = np.isin(np.arange(len(Role)), NOT_DRAWN, invert=True)
         on_host = shown & np.isin(np.arange(len(Role)), (*ON_DEVICE, Role.OVERHEAD), invert=True)
         hosts, drawn = ({*owner[(counts > 0) & roles].tolist()} for roles in (on_host, shown))
         self.built.processes = len(hosts or drawn)
         self.trace.scratch.forget()
 
-    def _owners(self, owner: Int64, several: bool) -> Int64:
+    def _owners(self, owner: Int64) -> Int64:
         """The process of every row: of its thread and role, or, where there are several, of who launched it."""
         ev, column = self.ev, self.trace.scratch.column()
-        launch_ids, launch_pids = self._launching() if several else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        launch_ids, launch_pids = self._launching() if self.several else (np.zeros(0, np.int64), np.zeros(0, np.int64))
         for low, high in ranges(len(ev)):
             found = owner[self.thread[low:high].astype(np.int32) * len(Role) + ev.role[low:high]]
             if len(launch_ids):
