@@ -48,14 +48,14 @@ def recognise(entry: Entry) -> Case | None:
     return None
 
 
-def cores(entry: Entry) -> int:
-    """Physical cores that run it, LNC 1 or 2: a field, or named in the workload; one if the entry does not say.
+def cores(entry: Entry, unstated: int = 1) -> int:
+    """Physical cores that run it, LNC 1 or 2: a field, or named in the workload; `unstated` if the entry does not say.
 
     Raises:
         Skip: another number.
     """
     named = re.search(r"(?<![a-z])[lv]nc[ =_-]?(\d)", f"{entry.workload} {entry.measures}".lower())
-    default = int(named.group(1)) if named and named.group(1) != "0" else 1
+    default = int(named.group(1)) if named and named.group(1) != "0" else unstated
     count = entry.number("vnc_degree", "lnc_degree", "lnc", "num_cores", default=default)
     if count > 2:
         raise Skip("more than two physical cores per logical one")

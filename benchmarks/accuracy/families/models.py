@@ -19,12 +19,15 @@ from neuroncore.targets import Target, load_target
 from benchmarks.accuracy.case import Case, host_ns, launched, one_core
 from benchmarks.accuracy.collectives import collective_ns
 from benchmarks.accuracy.entries import Entry, Skip
+from benchmarks.accuracy.families.library import cores
 from benchmarks.kernels import attention_decode, mlp_decode, qkv_decode
 from benchmarks.kernels.transformer import EncoderLayer, layers_ns
 
 __all__ = ["NAME", "recognise"]
 
 NAME = "other models"
+#: Columns of a decoder's MLP that one program computes.
+WIDEST_INNER = 8192
 ENCODERS, DECODERS = "encoder models", "decoder models"
 
 
@@ -225,42 +228,53 @@ def _decoder(entry: Entry, c: Decoder) -> Case:
     attention = c.width * c.hidden * (2 * c.heads + 2 * c.kv_heads) * (2 if c.cross else 1)
     weights = c.layers * (attention + c.hidden * c.inner * (3 if c.gated else 2)) + c.hidden * c.vocabulary
     cache = 2.0 * batch * keys * c.layers * caches * ranks * c.width
+    count = cores(entry, target.physical_cores_per_logical_core)
+    if 2.0 * (weights + cache) / (ranks * count) > target.hbm_bytes_per_chip / target.physical_cores_per_chip:
+        raise Skip("weights and cache exceed the HBM of that many cores")
     steps = 3 if c.cross else 2
     part = (batch, keys, heads, caches, math.ceil(c.inner / ranks), math.ceil(c.vocabulary / ranks))
 
     def predict() -> float:
-        layer = _layer_ns(c, *part[:5], target)
+        layer = _layer_ns(c, *part[:5], count, target)
         reduce = collective_ns("all_reduce", ranks, 2.0 * batch * c.hidden)
-        head = qkv_decode.time_ns(_product(batch, c.hidden, part[5], "rms"), target)
+        head = qkv_decode.time_ns(_product(count, batch, c.hidden, part[5], "rms"), target)
         gather = collective_ns("all_gather", ranks, 4.0 * batch * c.vocabulary)
         token = c.layers * (layer + steps * reduce) + head + gather
         return launched(target, token + target.execution_gap_ns)
 
     flops = 2.0 * batch * weights + 2.0 * batch * keys * c.layers * c.heads * c.width * 2
     return Case(
-        DECODERS, target.name, flops, 2.0 * (weights + cache), "bf16", predict, cores=ranks,
-        how="composition: kernels per layer and collectives", key=(c, part, ranks), items=batch,
+        DECODERS, target.name, flops, 2.0 * (weights + cache), "bf16", predict, cores=ranks * count,
+        how="composition: kernels per layer and collectives", key=(c, part, ranks, count), items=batch,
     )  # fmt: skip
 
 
-def _product(tokens: int, rows: int, columns: int, norm: str) -> qkv_decode.QkvDecode:
+def _product(count: int, tokens: int, rows: int, columns: int, norm: str) -> qkv_decode.QkvDecode:
+    step = 128 * count
     return qkv_decode.QkvDecode(
-        1, tokens, -(-rows // 128) * 128, columns, norm, fused_add=False, bias=False, quantized=False
+        count, tokens, -(-rows // step) * step, columns, norm, fused_add=False, bias=False, quantized=False
     )
 
 
-def _layer_ns(c: Decoder, batch: int, keys: int, heads: int, caches: int, inner: int, target: Target) -> float:
-    """One layer on one rank, without its collectives."""
+def _layer_ns(
+    c: Decoder, batch: int, keys: int, heads: int, caches: int, inner: int, cores: int, target: Target
+) -> float:
+    """One layer on one rank of `cores` physical cores, without its collectives."""
     width = c.width
-    total = qkv_decode.time_ns(_product(batch, c.hidden, (heads + 2 * caches) * width, "rms"), target)
-    total += qkv_decode.time_ns(_product(batch, heads * width, c.hidden, ""), target)
-    cache = attention_decode.AttentionDecode(batch, caches, max(1, heads // caches), keys, min(width, 128))
+    total = qkv_decode.time_ns(_product(cores, batch, c.hidden, (heads + 2 * caches) * width, "rms"), target)
+    total += qkv_decode.time_ns(_product(cores, batch, heads * width, c.hidden, ""), target)
+    # Two cores halve the caches, or the keys of a single one.
+    each, span = (-(-caches // cores), keys) if batch * caches >= cores else (caches, -(-keys // cores))
+    cache = attention_decode.AttentionDecode(batch, each, max(1, heads // caches), span, min(width, 128))
     total += attention_decode.time_ns(cache, target)
     if c.cross:
-        total += 2 * qkv_decode.time_ns(_product(batch, c.hidden, heads * width, "rms"), target)
+        total += 2 * qkv_decode.time_ns(_product(cores, batch, c.hidden, heads * width, "rms"), target)
         total += attention_decode.time_ns(cache, target)
+    # An inner width whose weights do not fit the SBUF goes through in equal pieces.
+    pieces = -(-inner // WIDEST_INNER)
     mlp = mlp_decode.MlpDecode(
-        1, batch, c.hidden, inner, "rms", fused_add=False, store_add=False, gate=c.gated, gate_bias=False,
+        cores, batch, -(-c.hidden // (128 * cores)) * 128 * cores, -(-inner // pieces), "rms", fused_add=False,
+        store_add=False, gate=c.gated, gate_bias=False,
         up_bias=False, down_bias=False, scales="", tiled_up=True, tiled_down=True, packed_down=False, function="silu",
     )  # fmt: skip
-    return total + mlp_decode.time_ns(mlp, target)
+    return total + pieces * mlp_decode.time_ns(mlp, target)

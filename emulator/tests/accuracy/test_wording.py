@@ -128,6 +128,11 @@ def test_a_decoders_rate_is_that_of_all_its_sequences():
     assert rate.items == 8
     ranks = {tp: recognise(entry("model: Llama-3-8B", {**shapes, "TP": tp}, unit="ms/token"))[1] for tp in (8, 16)}
     assert ranks[8].predict() > ranks[16].predict()
+    assert ranks[8].cores == 16, "a rank of trn2 is a logical core of two physical ones"
+    one = recognise(entry("model: Llama-3-8B", {**shapes, "TP": 8, "lnc": 1}, unit="ms/token"))[1]
+    assert one.predict() > ranks[8].predict()
+    whole = recognise(entry("model: Llama-3-70B", shapes, generation="trn1", unit="ms/token"))
+    assert whole[0] == "decoder models" and "HBM" in str(whole[1])
 
 
 def test_the_latency_of_a_throughput_measurement_holds_the_request_before():
