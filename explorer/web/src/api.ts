@@ -16,6 +16,7 @@ import type {
   ProfileSummary,
   Range,
   Roofline,
+  SourceLines,
   UploadRules,
   UploadState,
 } from "./types";
@@ -93,8 +94,9 @@ export const api = {
     json(`${of(p)}/neighbours?event=${encodeURIComponent(id)}&direction=${direction}`),
   gaps: (p: string, limit: number): Promise<Gap[]> => json(`${of(p)}/gaps?limit=${limit}`),
   operators: (p: string, range: Range): Promise<Operators> => json(`${of(p)}/operators?${round(range)}`),
-  analysis: (p: string, name: string, range: Range | null): Promise<Analysis> =>
-    json(`${of(p)}/analyses/${encodeURIComponent(name)}${range ? `?${round(range)}` : ""}`),
+  analysis: (p: string, name: string, range: Range | null, signal?: AbortSignal): Promise<Analysis> =>
+    json(`${of(p)}/analyses/${encodeURIComponent(name)}${range ? `?${round(range)}` : ""}`, signal),
+  source: (place: string): Promise<SourceLines> => json(`api/source?place=${encodeURIComponent(place)}`),
   roofline: (p: string, range: Range | null): Promise<Roofline> =>
     json(`${of(p)}/roofline${range ? `?${round(range)}` : ""}`),
   search: (

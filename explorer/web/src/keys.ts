@@ -23,6 +23,7 @@ export const KEYS: readonly { group: string; keys: string; text: string }[] = [
   { group: "Select", keys: "Esc", text: "one level out" },
   { group: "Other", keys: "Shift+drag", text: "measure: time, busy share, number of slices" },
   { group: "Other", keys: "M", text: "mark the start of the selection, or the pointer's time without one" },
+  { group: "Other", keys: "E", text: "engines and DMA of the selected execution, and back" },
   { group: "Other", keys: "O", text: "colour by operator or by slice name" },
   { group: "Other", keys: "C", text: "copy the selection as a Markdown row with its link" },
   { group: "Other", keys: "Backspace", text: "the view before, as the browser's Back" },
@@ -127,6 +128,12 @@ export function onKey(e: KeyboardEvent): void {
       return run(timeline.nextGap);
     case "m":
       return run(timeline.mark);
+    case "e":
+      return run(() => {
+        if (app.openOuter()) return;
+        const id = app.selected();
+        return id ? app.openEngines(id) : app.tell("Select an execution to see its engines");
+      });
     case "o":
       return run(() => {
         app.setColourBy(app.colourBy() === "operator" ? "name" : "operator");

@@ -202,6 +202,20 @@ function createState() {
     }),
   );
 
+  const open = (id: string, at: { view?: View; event?: string } = {}): void =>
+    discrete(() => {
+      if (id !== profileId()) {
+        forgetLoss();
+        setMarksSignal([]);
+        setProfileId(id);
+        setRangeSignal(null);
+        setScopeSignal(null);
+      }
+      setSelected(at.event ?? null);
+      setGap(null);
+      setViewSignal(at.view ?? view());
+    });
+
   return {
     profiles,
     /** Asks for the opened profiles again, after one was added. */
@@ -245,19 +259,21 @@ function createState() {
       }),
     setMarks: (next: Mark[]): void => discrete(() => setMarksSignal([...next].sort((a, b) => a.at - b.at))),
     setBase: (id: string): void => discrete(() => setBaseSignal(id)),
-    open: (id: string, at: { view?: View; event?: string } = {}): void =>
-      discrete(() => {
-        if (id !== profileId()) {
-          forgetLoss();
-          setMarksSignal([]);
-          setProfileId(id);
-          setRangeSignal(null);
-          setScopeSignal(null);
-        }
-        setSelected(at.event ?? null);
-        setGap(null);
-        setViewSignal(at.view ?? view());
-      }),
+    open,
+    /** Opens the engines of the execution that an event belongs to. */
+    openEngines: async (event: string): Promise<void> => {
+      const p = profileId();
+      const found = p ? await api.event(p, event).catch(() => null) : null;
+      const inside = found?.execution?.device_profile;
+      if (inside) open(inside, { view: "timeline" });
+      else tell("The profile does not say what the engines did in this execution");
+    },
+    /** From the engines back to the execution they belong to; false where one is not inside. */
+    openOuter: (): boolean => {
+      const outer = readyCard()?.outer;
+      if (outer) open(outer.profile, { view: "timeline", event: outer.event });
+      return outer !== null && outer !== undefined;
+    },
   };
 }
 

@@ -84,6 +84,17 @@ export interface ProfileCard {
   names: string[];
   facts: string[];
   empty: string | null;
+  /** of the device's side of one execution: the profile and the event it belongs to */
+  outer: { profile: string; event: string } | null;
+}
+
+/** The code around a source line, or why there is none. */
+export interface SourceLines {
+  file?: string;
+  line?: number;
+  first?: number;
+  lines?: string[];
+  reason?: string;
 }
 
 export interface EventCard {
@@ -112,6 +123,8 @@ export interface Gap {
 
 export interface Execution {
   execution_id: string;
+  /** id of the profile of its engines and DMA queues; null where nothing is known about them */
+  device_profile: string | null;
   launch_ns: number | null;
   program_ns: number | null;
   estimated_ns: number | null;
@@ -158,6 +171,8 @@ export interface OperatorRow {
   launch_ns: number;
   program_ns: number;
   estimated_ns: number;
+  /** part of program_ns that depends on data, timed at its bound */
+  bound_ns: number;
   executions: number;
   /** of total device time; null without any */
   share: number | null;

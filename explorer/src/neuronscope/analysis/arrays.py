@@ -26,7 +26,18 @@ from neuronscope.store._lock import locked, replace_text
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
 
-__all__ = ["Arrays", "Column", "Room", "kept_arrays", "kept_columns", "kept_facts", "kind_of", "narrow", "search"]
+__all__ = [
+    "Arrays",
+    "Column",
+    "Room",
+    "kept_arrays",
+    "kept_columns",
+    "kept_facts",
+    "kept_folder",
+    "kind_of",
+    "narrow",
+    "search",
+]
 
 _LEAST_ROWS = LEAST_ROWS
 _LEAST_BYTES = 1 << 20  # of tables that facts are kept of
@@ -106,6 +117,30 @@ def kept_facts(profile: Profile, name: str, tables: tuple[str, ...], make: Calla
         with locked(folder / ".facts.lock"):
             replace_text(path, json.dumps({"key": key, "value": value}))
     return value
+
+
+def kept_folder(profile: Profile, name: str, tables: tuple[str, ...], make: Callable[[Path], Any]) -> Path | None:
+    """A folder of files made from tables, in the profile's folder; None where nothing can be kept.
+
+    Args:
+        profile: whose tables.
+        name: of the folder.
+        tables: what the files are made from.
+        make: fills an empty folder.
+    """
+    folder = _folder(profile)
+    if folder is None:
+        return None
+    final, key = folder / name, f"{_code()} {key_of(folder.parent, tables)}"
+    if load(final, key) is not None:
+        return final
+    try:
+        with _making(folder, name) as making:
+            make(making)
+            _commit(making, final, key, {})
+    except OSError:  # a full or read-only disk
+        return None
+    return final
 
 
 def _folder(profile: Profile) -> Path | None:

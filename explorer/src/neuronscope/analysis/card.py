@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuronscope.analysis.arrays import kept_facts
+from neuronscope.analysis.device_view import Within
 from neuronscope.analysis.operators import empty_text
 from neuronscope.analysis.units import format_ns, plural
 
@@ -101,7 +102,8 @@ def profile_card(profile: Profile) -> dict[str, Any]:
     """The card of `GET /api/profiles/{p}`; of a large profile it is worked out once and kept beside the tables."""
     kept: dict[str, Any] = kept_facts(profile, "card", tuple(profile.tables), lambda: _profile_card(profile))
     named = {"id": profile.id, "name": profile.name, "path": str(profile.source or profile.info.get("path", ""))}
-    return kept | named
+    outer = {"profile": profile.outer, "event": str(profile.event)} if isinstance(profile, Within) else None
+    return kept | named | {"outer": outer}
 
 
 def _profile_card(profile: Profile) -> dict[str, Any]:

@@ -63,6 +63,7 @@ def operator_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
             "launch_ns": row.launch_ns,
             "program_ns": row.program_ns,
             "estimated_ns": row.estimated_ns,
+            "bound_ns": row.bound_ns,
             "executions": row.executions,
             "share": row.share,
             "events": None if row.first_event is None else str(row.first_event),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuronscope.analysis.device_view import device_profile_id, has_device_rows
 from neuronscope.analysis.devices import peak_of
 from neuronscope.analysis.units import format_ns
 from neuronscope.formats.errors import NeuronscopeError
@@ -170,6 +171,7 @@ def _execution(profile: Profile, row: Mapping[str, Any]) -> dict[str, Any]:
     origin = profile.origin_ns
     return {
         "execution_id": str(row["execution_id"]),
+        "device_profile": device_profile_id(profile, row["execution_id"]) if has_device_rows(profile, row) else None,
         "event_id": str(row["event_id"]),
         "op_event_id": str(row["op_event_id"]) if row["op_event_id"] >= 0 else None,
         "launch_ns": _known(row["launch_ns"]),

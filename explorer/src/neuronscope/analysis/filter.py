@@ -38,6 +38,7 @@ DEVICE_TABLES = (
 )
 """Tables of the published schema that a device profile fills."""
 
+_BUFFERS = ("SbufUsage", "PsumUsage", "SbufAllocation")
 _HOST_TABLES = ("CpuUsage", "HostMemUsage")
 _BY_EVENT = {
     "Slice": "event_id",
@@ -61,6 +62,7 @@ def filtered(
     instances: Sequence[str] | None = None,
     system: bool = True,
     device: bool = True,
+    buffers: bool = True,
 ) -> Profile:
     """The profile without what the filters leave out, in memory.
 
@@ -72,11 +74,12 @@ def filtered(
         instances: instance ids whose events stay.
         system: False leaves out host rows (framework, runtime, CPU and memory samples); executions stay.
         device: False leaves out what came from device profiles (instructions, DMA, on-chip memory).
+        buffers: False leaves out the use of SBUF and PSUM over time.
 
     Raises:
         FilterError: no event is left.
     """
-    if cores is None and event_types is None and instances is None and system and device:
+    if cores is None and event_types is None and instances is None and system and device and buffers:
         return profile
     _check(profile, cores, instances)
     conditions = ["true"]
@@ -108,6 +111,8 @@ def filtered(
     tables: dict[str, pa.Table] = {}
     for name in profile.tables:
         if (not device and name in DEVICE_TABLES) or (not system and name in _HOST_TABLES):
+            continue
+        if not buffers and name in _BUFFERS:
             continue
         text = f'SELECT * FROM "{name}"'
         if name == "SystemProfileEvents":

@@ -32,6 +32,7 @@ class Operator:
     estimated_ns: int
     share: float | None
     first_event: int | None
+    bound_ns: int = 0
 
     @property
     def estimated(self) -> bool:
@@ -82,6 +83,7 @@ def operator_table(profile: Profile, selected: Range | None = None) -> Operators
         estimated_ns=sum(row.estimated_ns for row in chosen),
         share=1.0 if device_time else None,
         first_event=None,
+        bound_ns=sum(row.bound_ns for row in chosen),
     )
     return Operators(rows, total, selected)
 

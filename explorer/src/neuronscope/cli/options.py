@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DataPath", "Host", "Json", "Names", "OnePath", "Paths", "Port", "ReadOnly", "UploadLimit"]
+__all__ = [
+    "DataPath",
+    "FrameworkSources",
+    "Host",
+    "Json",
+    "Names",
+    "NkiSources",
+    "OnePath",
+    "Paths",
+    "Port",
+    "ReadOnly",
+    "UploadLimit",
+]
 
 Paths = Annotated[
     list[str], typer.Argument(metavar="PATH...", help="Trace files or session folders; NAME=PATH names one.")
@@ -17,6 +29,15 @@ Names = Annotated[str | None, typer.Option("--name", metavar="A,B,…", help="Na
 DataPath = Annotated[
     Path | None,
     typer.Option("--data-path", metavar="DIR", help="Where processed profiles are kept.", show_default=False),
+]
+FrameworkSources = Annotated[
+    Path | None,
+    typer.Option(
+        "--framework-source-root", metavar="DIR", help="Where the recorded script's code is; shown beside events."
+    ),
+]
+NkiSources = Annotated[
+    Path | None, typer.Option("--nki-source-root", metavar="DIR", help="Where the code of NKI kernels is.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print exact numbers as JSON, and nothing else.")]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on; the default is this machine only.")]

@@ -97,7 +97,7 @@ def operator_lines(operators: Operators, launch_status: str, rows: int = _ROWS) 
         if split:
             cells += [
                 "-" if row.launch_ns is None else format_ns(row.launch_ns),
-                "-" if row.program_ns is None else about + format_ns(row.program_ns),
+                "-" if row.program_ns is None else f"{about}{'≤ ' if row.bound_ns else ''}{format_ns(row.program_ns)}",
             ]
         lines.append(cells)
     yield table(header, lines)
@@ -110,6 +110,11 @@ def operator_lines(operators: Operators, launch_status: str, rows: int = _ROWS) 
             else f"share: of device time; launch is {launch_status}, engines+DMA simulated. "
         )
         yield wrap(f"{share}self CPU of the total: the operators with device time.")
+    if total.bound_ns and total.program_ns:
+        yield wrap(
+            f"≤ depends on data (an index by data), timed as if all indices were distinct, a bound: "
+            f"{format_share(total.bound_ns / total.program_ns)} of engines+DMA."
+        )
     if total.estimated_ns:
         yield wrap(f"≈ rests on an estimate: {format_share(total.estimated_ns / total.device_time_ns)} of device time.")
 

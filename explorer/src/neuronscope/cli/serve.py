@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from neuronscope.cli.options import DataPath, Host, Names, Port, ReadOnly, UploadLimit
+from neuronscope.cli.options import (
+    DataPath,
+    FrameworkSources,
+    Host,
+    Names,
+    NkiSources,
+    Port,
+    ReadOnly,
+    UploadLimit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from neuronscope.analysis.profile import Profile
+    from neuronscope.server.sources import Sources
 
 __all__ = ["Library", "serve", "serve_profiles"]
 
@@ -29,15 +39,18 @@ def serve(
     data_path: DataPath = None,
     read_only: ReadOnly = False,
     upload_limit: UploadLimit = 64,
+    framework_sources: FrameworkSources = None,
+    nki_sources: NkiSources = None,
 ) -> None:
     """Serve the page over profiles without printing their facts."""
     from neuronscope.analysis.library import library_profiles
     from neuronscope.cli.opening import open_profiles
+    from neuronscope.server.sources import Sources
 
+    sources = Sources(framework_sources, nki_sources)
     profiles = open_profiles(paths, name, data_path) if paths else library_profiles(data_path)
-    serve_profiles(
-        profiles, host, port, open_browser=False, library=None if read_only else Library(data_path, upload_limit)
-    )
+    library = None if read_only else Library(data_path, upload_limit)
+    serve_profiles(profiles, host, port, open_browser=False, library=library, sources=sources)
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,12 @@ class Library:
 
 
 def serve_profiles(
-    profiles: Sequence[Profile], host: str, port: int, open_browser: bool, library: Library | None
+    profiles: Sequence[Profile],
+    host: str,
+    port: int,
+    open_browser: bool,
+    library: Library | None,
+    sources: Sources | None = None,
 ) -> None:
     """Bind, print the link (and over SSH the tunnel command), serve until interrupted."""
     from neuronscope.server import run
@@ -75,6 +93,6 @@ def serve_profiles(
             webbrowser.open(link)
 
     if library is None:
-        run.serve(profiles, server, ready, token)
+        run.serve(profiles, server, ready, token, sources=sources)
     else:
-        run.serve(profiles, server, ready, token, Store(library.data_path), library.upload_limit << 30)
+        run.serve(profiles, server, ready, token, Store(library.data_path), library.upload_limit << 30, sources)

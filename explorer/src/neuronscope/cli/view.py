@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neuronscope.cli.export import OutputFile, OutputFormat, PrimaryGroup, SecondaryGroup
-from neuronscope.cli.options import DataPath, Host, Names, Port, ReadOnly, UploadLimit
+from neuronscope.cli.options import (
+    DataPath,
+    FrameworkSources,
+    Host,
+    Names,
+    NkiSources,
+    Port,
+    ReadOnly,
+    UploadLimit,
+)
+from neuronscope.cli.vendor import ApiPort, Force, MemoryTracker, PerfettoFlows, Terminology, without_buffers
 from neuronscope.formats.errors import NeuronscopeError
 
 if TYPE_CHECKING:
@@ -74,12 +84,25 @@ def view(
     data_path: DataPath = None,
     read_only: ReadOnly = False,
     upload_limit: UploadLimit = 64,
+    framework_sources: FrameworkSources = None,
+    nki_sources: NkiSources = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option("-F", metavar="ignore-nc-buf-usage=true", help="Leave out SBUF and PSUM usage over time."),
+    ] = None,
+    _force: Force = False,
+    _memory_tracker: MemoryTracker = False,
+    _perfetto_flows: PerfettoFlows = False,
+    _terminology: Terminology = None,
+    _api_port: ApiPort = None,
 ) -> None:
     """Read profiles, print what was found and their largest facts, and serve the page until Ctrl-C."""
     from neuronscope.analysis.filter import filtered
     from neuronscope.analysis.grouping import grouping_of
     from neuronscope.cli.opening import open_profiles
+    from neuronscope.server.sources import Sources
 
+    sources = Sources(framework_sources, nki_sources)
     arguments = [*(paths or []), *(session_dir or [])]
     if session_file is not None:
         arguments.append(_device_profile(session_file, neff))
@@ -89,6 +112,7 @@ def view(
         raise NeuronscopeError("nothing to view: give a PATH, --session-dir DIR, or --neff FILE --session-file FILE")
     if display_name is not None and len(arguments) > 1:
         raise NeuronscopeError(f"--display-name names one profile, {len(arguments)} are given; use --name A,B,…")
+    left_out = without_buffers(feature)
     profiles = [
         filtered(
             profile,
@@ -97,6 +121,7 @@ def view(
             instances=_parts(instances),
             system=not ignore_system_profile,
             device=not ignore_device_profile,
+            buffers=not left_out,
         )
         for profile in open_profiles(arguments, name, data_path, display_name)
     ]
@@ -112,7 +137,8 @@ def view(
     if not no_serve:
         from neuronscope.cli.serve import Library, serve_profiles
 
-        serve_profiles(profiles, host, port, open_browser, None if read_only else Library(data_path, upload_limit))
+        library = None if read_only else Library(data_path, upload_limit)
+        serve_profiles(profiles, host, port, open_browser, library, sources)
 
 
 def _print(profiles: list[Profile]) -> None:

@@ -33,6 +33,7 @@ from neuronscope.analysis import (
     top,
 )
 from neuronscope.analysis.catalog import ANALYSES, UnknownAnalysisError
+from neuronscope.analysis.device_view import NoDeviceRowsError, open_execution
 from neuronscope.analysis.events import UnknownEventError
 from neuronscope.analysis.library import of_stored
 from neuronscope.analysis.overview import overview as overview_of
@@ -41,6 +42,7 @@ from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers.wording import printable
 from neuronscope.server import openapi, query
 from neuronscope.server.answers import HEADERS, answer, error_answer, json_endpoint, while_connected
+from neuronscope.server.sources import Sources
 from neuronscope.server.upload_routes import upload_routes
 from neuronscope.server.uploads import DEFAULT_LIMIT_BYTES, UploadError, Uploads
 from neuronscope.server.web import page
@@ -52,6 +54,8 @@ ARROW_TYPE = "application/vnd.apache.arrow.stream"
 _MAX_WIDTH = 16_384
 _MAX_LIMIT = 10_000
 _INT64 = 2**63
+_DIGITS = 20
+_EXECUTIONS_OPEN = 8
 _PLAIN = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'self'"
 
 
@@ -69,7 +73,10 @@ class _NotFoundError(NeuronscopeError, KeyError):
 
 
 def create_app(
-    opened: Sequence[Profile], store: Store | None = None, upload_limit_bytes: int = DEFAULT_LIMIT_BYTES
+    opened: Sequence[Profile],
+    store: Store | None = None,
+    upload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    sources: Sources | None = None,
 ) -> Starlette:
     """The application.
 
@@ -77,7 +84,9 @@ def create_app(
         opened: profiles, in this order; their ids must differ.
         store: the library that takes uploads; None: none are taken.
         upload_limit_bytes: of one upload.
+        sources: where source code is that may be shown.
     """
+    code = sources or Sources()
     profiles = list(opened)
     adding = Lock()
     by_id = {profile.id: profile for profile in profiles}
@@ -99,6 +108,9 @@ def create_app(
     uploads = Uploads(store, add, upload_limit_bytes) if store is not None else None
 
     def find(identity: str) -> Profile:
+        outer, _, execution = identity.partition("~")
+        if execution.isdecimal() and len(execution) < _DIGITS and outer in by_id:
+            return one_execution(find(outer), int(execution))
         try:
             profile = by_id[identity]
         except KeyError:
@@ -106,6 +118,19 @@ def create_app(
         if profile.replaced:
             raise _GoneError(f"{profile.name}: read anew since it was opened here. {_again([profile])}")
         return profile
+
+    inner: dict[tuple[int, int], Profile] = {}
+    making = Lock()
+
+    def one_execution(profile: Profile, execution: int) -> Profile:
+        """The engines and queues of an execution as a profile; the last few stay open."""
+        key = id(profile), execution
+        with making:
+            if key not in inner:
+                inner[key] = open_execution(profile, execution)
+                while len(inner) > _EXECUTIONS_OPEN:
+                    inner.pop(next(iter(inner)))
+            return inner[key]
 
     def listing(_: Request) -> Any:
         return [card.profile_line(profile) for profile in profiles]
@@ -212,6 +237,9 @@ def create_app(
         except roofline.RooflineError as error:  # no device, or one whose peaks nobody told
             return {"reason": str(error), "rows": []}
 
+    def source(request: Request) -> Any:
+        return code.lines(_text(request, "place"))
+
     def analysis_list(_: Request) -> Any:
         return [{"name": one.name, "title": one.title, "share_of": one.share} for one in ANALYSES.values()]
 
@@ -257,6 +285,7 @@ def create_app(
         (f"{prefix}/ingest", ingest),
         (f"{prefix}/top", top_rows),
         (f"{prefix}/roofline", roofs),
+        ("/api/source", source),
         ("/api/analyses", analysis_list),
         (f"{prefix}/analyses/{{name}}", analysis),
         ("/api/compare", comparison),
@@ -279,6 +308,7 @@ def create_app(
             duckdb.IOException: unreadable,
             UploadError: _upload_failure,
             UnknownEventError: _failure(404),
+            NoDeviceRowsError: _failure(404),
             UnknownAnalysisError: _failure(404),
             NeuronscopeError: _failure(400),
             HTTPException: _http_failure,

@@ -84,6 +84,11 @@ ROUTES: tuple[RouteSpec, ...] = (
             _LIMIT,
         ),
     ),
+    RouteSpec(
+        "/api/source",
+        "The code around a source line, from the folders given with --framework-source-root and --nki-source-root.",
+        (Parameter("place", "string", "file and line", required=True, example="naive.py:12"),),
+    ),
     RouteSpec("/api/analyses", "The analyses there are: name, what each answers, what its shares are shares of."),
     RouteSpec(
         "/api/profiles/{p}/analyses/{name}",

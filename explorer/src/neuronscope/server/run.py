@@ -14,6 +14,7 @@ from neuronscope.analysis.profile import Profile
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.server.app import create_app
 from neuronscope.server.guard import LOOPBACK, Guard
+from neuronscope.server.sources import Sources
 from neuronscope.server.uploads import DEFAULT_LIMIT_BYTES
 from neuronscope.store import Store
 
@@ -84,6 +85,7 @@ def serve(
     token: str | None = None,
     store: Store | None = None,
     upload_limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    sources: Sources | None = None,
 ) -> None:
     """Serve until interrupted (Ctrl-C, SIGTERM); on loopback only to requests that name this machine (`Guard`).
 
@@ -94,9 +96,10 @@ def serve(
         token: what clients must know; None: nothing.
         store: the library that takes uploads; None: none are taken.
         upload_limit_bytes: of one upload.
+        sources: where source code is that may be shown.
     """
     hosts = LOOPBACK | {str(server.getsockname()[0])} if is_loopback(server) else None
-    application = create_app(profiles, store, upload_limit_bytes)
+    application = create_app(profiles, store, upload_limit_bytes, sources)
     config = uvicorn.Config(
         Guard(application, hosts, token),
         log_level="warning",

@@ -1,10 +1,10 @@
 /** What to look at first: where each step's time went, what would make it faster, overlap, ranks, memory, launches. */
 
-import { createResource, For, type JSX, Show } from "solid-js";
+import { createResource, For, type JSX, onCleanup, Show } from "solid-js";
 import { api } from "../api";
 import { css, slotColor, textOn } from "../colors";
 import { bytes, duration, markdownTable, nanoseconds, percent, pretty } from "../format";
-import { Failure } from "../panels/panel";
+import { Working } from "../panels/panel";
 import { app } from "../state";
 import type { Analysis, CurveRow, InsightRow, ProfileCard, SplitRow } from "../types";
 import { curves } from "./memory";
@@ -60,10 +60,16 @@ function Section(props: {
   wide?: boolean;
   children: (found: Analysis) => JSX.Element;
 }) {
-  const [found] = createResource(
+  let asking: AbortController | undefined;
+  const [found, { refetch }] = createResource(
     () => ({ p: props.card.id, range: props.scoped ? app.home() : null }),
-    ({ p, range }) => api.analysis(p, props.name, range),
+    ({ p, range }) => {
+      asking?.abort(); // nobody waits for the answer about another range
+      asking = new AbortController();
+      return api.analysis(p, props.name, range, asking.signal);
+    },
   );
+  onCleanup(() => asking?.abort());
   return (
     <section
       class="card"
@@ -77,7 +83,7 @@ function Section(props: {
           <span class="dim normal">{app.ok(found)!.range}</span>
         </Show>
       </h3>
-      <Failure of={found}>
+      <Working of={found} stop={() => asking?.abort()} again={() => void refetch()}>
         <Show when={app.ok(found)}>
           {(f) => (
             <Show when={!f().reason} fallback={<p class="dim reason-text">{pretty(f().reason)}</p>}>
@@ -91,7 +97,7 @@ function Section(props: {
             </Show>
           )}
         </Show>
-      </Failure>
+      </Working>
     </section>
   );
 }

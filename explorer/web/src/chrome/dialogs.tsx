@@ -8,6 +8,10 @@ import { Failure } from "../panels/panel";
 import { app } from "../state";
 import type { IngestReport } from "../types";
 
+/** Byte offset of the first event of a kind. */
+const place = (offset: number | string | null): string =>
+  offset === null || Number(offset) < 0 ? "–" : Number(offset).toLocaleString("en-US");
+
 /** A modal box with a title; Escape, the cross and a click beside it close it. */
 export function Dialog(props: { title: string; close: () => void; testid: string; children: JSX.Element }) {
   let box!: HTMLDialogElement;
@@ -99,7 +103,7 @@ function Health() {
         ? [
             markdownTable(
               ["kind", "count", "first at", "action", "reason"],
-              r.rows.map((row) => [row.kind, String(row.count), String(row.offset ?? "–"), row.action, row.message]),
+              r.rows.map((row) => [row.kind, String(row.count), place(row.offset), row.action, row.message]),
             ),
           ]
         : []),
@@ -138,7 +142,7 @@ function Health() {
                       <tr>
                         <td class="mono">{row.kind}</td>
                         <td class="mono number">{row.count.toLocaleString("en-US")}</td>
-                        <td class="mono number">{row.offset ?? "–"}</td>
+                        <td class="mono number">{place(row.offset)}</td>
                         <td>{row.action}</td>
                         <td>{row.message}</td>
                       </tr>

@@ -50,12 +50,26 @@ export function TopBar() {
           <select
             class="chip name"
             aria-label="Profile"
-            value={app.profileId() ?? ""}
+            value={card()?.outer?.profile ?? app.profileId() ?? ""}
             title={card()?.path}
             onChange={(e) => app.open(e.currentTarget.value)}
           >
             <For each={list()}>{(p) => <option value={p.id}>{p.name}</option>}</For>
           </select>
+        </Show>
+        <Show when={app.view() !== "compare" && card()?.outer}>
+          <button
+            type="button"
+            class="chip outer"
+            data-testid="back-out"
+            title="Back to the execution on the whole timeline (E)"
+            onClick={() => app.openOuter()}
+          >
+            ← back
+          </button>
+          <span class="chip inside" title={card()!.name}>
+            {card()!.name.split(" · ").at(-1)}
+          </span>
         </Show>
         <Show when={app.view() === "compare" && list().length > 1}>
           <span class="chip name">
@@ -69,6 +83,7 @@ export function TopBar() {
                 <MadeByChip of={c().made_by} />
                 <button
                   type="button"
+                  hidden={c().outer !== null}
                   class="chip health"
                   classList={{ amber: !c().health.clean }}
                   data-testid="health-chip"

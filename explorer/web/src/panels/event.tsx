@@ -5,7 +5,9 @@ import { bytes, duration, nanoseconds, plural, pretty } from "../format";
 import { app, trackOf } from "../state";
 import type { EventDetails, Gap } from "../types";
 import { markdownRow } from "./markdown";
+import { BOUND } from "./operators";
 import { Failure, Panel } from "./panel";
+import { SourceCode } from "./source";
 
 export function EventPanel() {
   const event = () => {
@@ -89,6 +91,12 @@ function Details(props: { event: EventDetails }) {
   const e = () => props.event;
   const x = () => props.event.execution;
   const estimated = () => (x()?.estimated_ns ?? 0) > 0;
+  const bound = () => x()?.provenance.program === "bound";
+  /** of the execution, else of the row itself (an instruction, a Python frame) */
+  const place = () =>
+    [x()?.source, e().attributes?.nki_source, e().attributes?.source].find(
+      (text): text is string => typeof text === "string" && text !== "",
+    ) ?? (/\.py\(\d+\)/.test(e().name) ? e().name : null);
   const approx = () => (estimated() ? "≈ " : "");
   const others = () =>
     Object.entries(e().attributes ?? {}).filter(
@@ -124,8 +132,18 @@ function Details(props: { event: EventDetails }) {
                 <Time ns={execution().launch_ns!} how={execution().provenance.launch} />
               </Row>
               <Show when={execution().program_ns !== null}>
-                <Row name="engines + DMA">
-                  <Time ns={execution().program_ns!} mark={approx()} how={execution().provenance.program} />
+                <Row name="engines + DMA" title={bound() ? BOUND : undefined}>
+                  <Time
+                    ns={execution().program_ns!}
+                    mark={bound() ? "≤ " : approx()}
+                    how={bound() ? undefined : execution().provenance.program}
+                  />
+                  <Show when={bound()}>
+                    {" "}
+                    <span class="chip bound" data-testid="bound">
+                      bound
+                    </span>
+                  </Show>
                 </Row>
               </Show>
             </Show>
@@ -148,12 +166,28 @@ function Details(props: { event: EventDetails }) {
             <Show when={execution().source} fallback={<Row name="source">–</Row>}>
               <CopyRow name="source" value={execution().source!} shown={shortSource(execution().source!)} />
             </Show>
-            <Show when={execution().step !== null && execution().step !== ""}>
+            <Show when={execution().device_profile}>
+              {(inside) => (
+                <Row name="engines">
+                  <button
+                    type="button"
+                    class="link"
+                    data-testid="open-engines"
+                    title="What each engine and DMA queue did in this execution (E)"
+                    onClick={() => app.open(inside(), { view: "timeline" })}
+                  >
+                    show engines and DMA
+                  </button>
+                </Row>
+              )}
+            </Show>
+            <Show when={execution().step !== null && execution().step !== "" && execution().step !== -1}>
               <Row name="step">{execution().step}</Row>
             </Show>
           </>
         )}
       </Show>
+      <Show when={place()}>{(at) => <SourceCode place={at()} />}</Show>
       <Row name="made by">{e().made_by}</Row>
       <Show when={(x()?.physical_cores ?? 0) > 0}>
         <Row name="counted">

@@ -18,6 +18,10 @@ type Column = {
   strong?: boolean;
 };
 
+/** Why a time is marked as a bound. */
+export const BOUND =
+  "A bound: this program reads or writes where its data says (embedding, gather, scatter). It is timed as if all indices were distinct; with indices that repeat or lie together a device may be faster.";
+
 const approx = (row: OperatorRow): { estimated: boolean } => ({ estimated: row.estimated_ns > 0 });
 
 function columnsFor(device: string): Column[] {
@@ -37,7 +41,7 @@ function columnsFor(device: string): Column[] {
       title: "Engines + DMA",
       full: true,
       device: true,
-      text: (r) => duration(r.program_ns, approx(r)),
+      text: (r) => `${r.bound_ns > 0 ? "≤ " : ""}${duration(r.program_ns, approx(r))}`,
     },
     {
       key: "estimated_ns",
@@ -85,6 +89,8 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
       return down ? -order : order;
     });
   });
+  /** Only Neuron profiles know what engines did; which executions, the server says. */
+  const inside = () => deviceWord(props.card) === "NEURON" && props.card.outer === null;
   const largest = () => Math.max(1e-9, ...rows().map((r) => share(r) ?? 0));
   const selectedOp = () => {
     const d = app.selected() ? app.ok(app.details) : undefined;
@@ -163,6 +169,26 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
                           <td class="mono name" title={row.name}>
                             <span class="dot" style={{ background: app.cssColor(row.name) }} aria-hidden="true" />
                             {row.name}
+                            <Show when={row.bound_ns > 0}>
+                              {" "}
+                              <span class="chip bound" data-testid="bound" title={BOUND}>
+                                bound
+                              </span>
+                            </Show>
+                            <Show when={props.full && row.events !== null && row.executions > 0 && inside()}>
+                              <button
+                                type="button"
+                                class="quiet engines-link"
+                                data-testid="row-engines"
+                                title="What each engine and DMA queue did in its first execution"
+                                onClick={(e) => {
+                                  e.stopPropagation();
+                                  void app.openEngines(row.events!);
+                                }}
+                              >
+                                engines
+                              </button>
+                            </Show>
                           </td>
                           <For each={columns()}>
                             {(c) => (

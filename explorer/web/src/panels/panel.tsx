@@ -1,6 +1,6 @@
 /** Frame of a panel, and what it shows while its data is missing. */
 
-import { type JSX, Match, Show, Switch } from "solid-js";
+import { createEffect, createSignal, type JSX, Match, onCleanup, Show, Switch } from "solid-js";
 import { ApiError, isLoss } from "../api";
 
 export function Panel(props: {
@@ -25,6 +25,47 @@ export function Panel(props: {
       </header>
       <div class="panel-body">{props.children}</div>
     </section>
+  );
+}
+
+/** As `Failure`, for answers that may take long: how long it has been working, and a way to stop. */
+export function Working(props: {
+  of: { state: string; error: unknown };
+  stop: () => void;
+  again: () => void;
+  children: JSX.Element;
+}) {
+  const pending = () => props.of.state === "pending" || props.of.state === "refreshing";
+  const [seconds, setSeconds] = createSignal(0);
+  createEffect(() => {
+    if (!pending()) return;
+    setSeconds(0);
+    const timer = setInterval(() => setSeconds((s) => s + 1), 1000);
+    onCleanup(() => clearInterval(timer));
+  });
+  const stopped = () =>
+    props.of.state === "errored" && props.of.error instanceof DOMException && props.of.error.name === "AbortError";
+  return (
+    <Switch fallback={<Failure of={props.of}>{props.children}</Failure>}>
+      <Match when={stopped()}>
+        <p class="hint">
+          stopped{" "}
+          <button type="button" class="link" onClick={props.again}>
+            work it out again
+          </button>
+        </p>
+      </Match>
+      <Match when={pending()}>
+        <p class="hint" role="status">
+          {seconds() ? `working, ${seconds()} s ` : "loading…"}
+          <Show when={seconds()}>
+            <button type="button" class="link" data-testid="stop" onClick={props.stop}>
+              Stop
+            </button>
+          </Show>
+        </p>
+      </Match>
+    </Switch>
   );
 }
 

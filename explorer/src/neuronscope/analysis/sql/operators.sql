@@ -14,6 +14,8 @@
 --   launch_ns       part that is fixed launch cost; NULL when the source has no such split
 --   program_ns      part that is engine and DMA time; NULL likewise
 --   estimated_ns    part of device_time_ns that rests on an estimate
+--   bound_ns        part of program_ns of programs whose time depends on data (an index by data), timed at its bound:
+--                   as if all indices were distinct
 --   share           of the device time of the whole range; NULL without device time
 --   first_event     id of its first device event, else of its first call
 CREATE OR REPLACE MACRO operators(
@@ -28,6 +30,7 @@ WITH device AS (
            sum(launch_part)::BIGINT AS launch_ns,
            sum(work_part)::BIGINT AS program_ns,
            sum(estimated_ns)::BIGINT AS estimated_ns,
+           coalesce(sum(work_part) FILTER (provenance = 'bound'), 0)::BIGINT AS bound_ns,
            arg_min(event_id, start_ts) AS first_event
     FROM executions(range_start := range_start, range_end := range_end, range_step := range_step)
     GROUP BY ALL
@@ -45,6 +48,7 @@ SELECT coalesce(device.name, host.name) AS name,
        CASE WHEN split THEN launch_ns END AS launch_ns,
        CASE WHEN split THEN program_ns END AS program_ns,
        coalesce(estimated_ns, 0) AS estimated_ns,
+       coalesce(bound_ns, 0) AS bound_ns,
        device_time_ns / nullif(sum(device_time_ns) OVER (), 0) AS share,
        coalesce(device.first_event, host.first_event) AS first_event
 FROM device FULL JOIN host USING (name)
