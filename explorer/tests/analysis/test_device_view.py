@@ -1,7 +1,7 @@
 """From an execution down to its engines, as a profile of its own, and back."""
 
 import pytest
-from neuronscope.analysis import card, chain, events
+from neuronscope.analysis import card, events
 from neuronscope.analysis.device_view import NoDeviceRowsError, open_execution
 
 
