@@ -91,7 +91,8 @@ def _of_size(events: int, peers: Sequence[_peers.Peer]) -> list[dict[str, object
         wanted = [expected.kernels, expected.kernel_total_ns, expected.events, expected.events]
         # As an installed package our modules are compiled; what is compiled here goes when the folder does.
         compiled = {"PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
-        _measured([sys.executable, "-c", "import neuronscope.readers.detection, neuronscope.index.arrays"], compiled, "", answers=False)
+        imports = "import neuronscope.readers.detection, neuronscope.index.arrays"
+        _measured([sys.executable, "-c", imports], compiled, "", answers=False)
         for number in range(ROUNDS if events <= _SLOW_UP_TO else 1):
             for what, name in ours.items():
                 made = Path(folder) / "profile"
