@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,6 @@ class Worker:
 def work() -> None:
     """Read the paths that come in; one JSON line each goes out."""
     import resource
-    import traceback
 
     import pyarrow.parquet as pq
     from neuronscope.formats.errors import NeuronscopeError
@@ -98,6 +98,8 @@ def work() -> None:
                 answer["rows"] = sum(table.num_rows for table in tables.values())
                 answer["actions"] = sorted({row.action for row in result.report})
                 answer["left"] = sorted(path.name for path in Path(store).iterdir() if path.suffix not in _TABLES)
+                path = Path(line.rstrip("\n"))
+                answer["account"] = account_of(result, Path(store), path)
                 answer["differs"] = differences(line.rstrip("\n"), result.as_json(), tables)
             except (NeuronscopeError, OSError) as error:
                 answer = {"error": str(error)}
@@ -108,6 +110,18 @@ def work() -> None:
 
 
 _TABLES = (".parquet", ".arrow")
+
+
+def account_of(result: Any, store: Path, path: Path) -> str:
+    """What is wrong with the account of a reading, "" when nothing is."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "readers"))
+    import account  # type: ignore[import-not-found]
+
+    try:
+        account.check(result, store, path.read_bytes() if path.suffix in (".json", ".gz") else None)
+    except AssertionError as error:
+        return str(error) or traceback.format_exc()[-300:]
+    return ""
 
 
 def differences(path: str, told: dict[str, Any], tables: dict[str, Any]) -> list[str]:
@@ -150,6 +164,8 @@ def fault_of(case: Case, answer: dict[str, Any]) -> str | None:
         return f"more repaired than stored: {counts}"
     if answer["skipped"] and not {"skipped", "partial", "left out"} & set(answer["actions"]):
         return "events skipped and no row of the report says so"
+    if answer["account"]:
+        return f"the account is wrong: {answer['account']}"
     if answer["differs"]:
         return f"the plain tokenizer reads it otherwise: {answer['differs']}"
     if answer["left"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pyarrow.compute as pc
 import pytest
 from neuronscope.formats.errors import FormatError
 from neuronscope.store import Profile, Store
+
+sys.path.insert(0, str(Path(__file__).parent))
+import account  # type: ignore[import-not-found]
 
 TRACES = Path(__file__).parents[4] / "shared" / "traces"
 pytestmark = pytest.mark.skipif(
@@ -26,8 +30,7 @@ def index(name: str) -> list[dict[str, Any]]:
 
 def add(path: Path, tmp_path: Path) -> Profile:
     profile = Store(tmp_path).add(path)
-    result = profile.result
-    assert result.stored + result.skipped == result.events_in_file
+    account.check(profile.result, profile.path, path.read_bytes())
     return profile
 
 

@@ -40,7 +40,7 @@ from neuronscope.readers.wording import printable
 
 __all__ = ["read_trace"]
 
-_INSTANTS = ("i", "I", "R", "n", "p", "C", "P", "N", "O", "D", "c", "v", "V", "(", ")")
+_INSTANTS = ("i", "I", "R", "n", "T", "p", "C", "P", "N", "O", "D", "c", "v", "V", "(", ")")
 _TIMED = ("X", "B", "E", "b", "e", "S", "F", "T", "s", "t", "f", *_INSTANTS)
 _IN_NS = 2  # `has_ts` of a time in nanoseconds
 _DEVICE_ROWS = (Role.DEVICE, Role.MEMCPY, Role.MEMSET, Role.DEVICE_ANNOTATION, Role.DRIVER)
