@@ -25,7 +25,7 @@ from neuronscope.analysis.columns import absent_columns, table_schemas
 from neuronscope.analysis.point_rows import PointRows
 from neuronscope.analysis.stop import running
 from neuronscope.store.query import SqlError as QueryError
-from neuronscope.store.query import check_query, first_line, time_limit
+from neuronscope.store.query import check_query, first_line, read_only, time_limit
 
 __all__ = ["SQL_FILES", "QueryError", "Tables"]
 
@@ -206,9 +206,9 @@ class Tables:
             QueryError: a syntax error, an unknown name, more than one statement, a statement that is not a query, or
                 it took too long.
         """
-        check_query(text)
+        query = check_query(text)
         try:
-            with self._cursor() as cursor, time_limit(cursor, timeout_s):
+            with self._cursor() as cursor, time_limit(cursor, timeout_s), read_only(cursor, query):
                 result = cursor.sql(text)
                 return (result if limit is None else result.limit(limit)).to_arrow_table()
         except duckdb.Error as error:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from neuronscope.readers import IngestResult, IngestWarning
 from neuronscope.schema.published import arrow_schema, table_names
-from neuronscope.store.query import SqlError, check_query, first_line, time_limit
+from neuronscope.store.query import SqlError, check_query, first_line, read_only, time_limit
 
 __all__ = ["MANIFEST", "Profile", "SqlError", "result_from_json", "result_to_json"]
 
@@ -83,10 +83,10 @@ class Profile:
         Raises:
             SqlError: not one SELECT, a mistake in it, or it took longer than `timeout_s`.
         """
-        check_query(query)
+        bare = check_query(query)
         connection = self._connect()
         try:
-            with time_limit(connection, timeout_s):
+            with time_limit(connection, timeout_s), read_only(connection, bare, parameters):
                 return connection.sql(query, params=parameters).to_arrow_table()
         except duckdb.Error as error:
             raise SqlError(first_line(error)) from None
