@@ -8,8 +8,8 @@ its name:
 
 `compile_program(graph, target)` runs them all, `dump(graph, after="fuse")` prints the form a pass leaves.
 
-A program runs on one physical NeuronCore for now, also where a logical core is two (LNC 2 on trn2): the second stays
-idle.
+A program runs on one physical NeuronCore, also where a logical core is two (LNC 2 on trn2): the second stays idle.
+`divide_program` gives what both would do; see there.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from neuroncore.compiler import (
 from neuroncore.compiler.allocate import allocate
 from neuroncore.compiler.contract import split_contractions
 from neuroncore.compiler.decompose import decompose
+from neuroncore.compiler.divide import divide
 from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse, split_reductions
 from neuroncore.compiler.ir import Buffer, Module, format_module, reads, writes
 from neuroncore.compiler.lowering import LOWERINGS, REASONS, VIEWS, op_parts
@@ -42,6 +43,7 @@ from neuroncore.errors import CapacityError, VerifyError
 from neuroncore.graph import Graph
 from neuroncore.isa import Instruction, Loop, Program, print_program, synchronize, verify
 from neuroncore.isa import Tile as _Tile
+from neuroncore.isa.cores import Divided
 from neuroncore.targets import Target, load_target
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "Estimated",
     "Pass",
     "compile_program",
+    "divide_program",
     "dump",
     "op_parts",
 ]
@@ -261,6 +264,32 @@ def compile_program(graph: Graph, target: Target) -> Compiled:
         step.check(value, target)
     assert isinstance(value, Compiled)
     return value
+
+
+def divide_program(graph: Graph, target: Target, cores: int) -> Divided | None:
+    """A graph compiled for several physical cores that work as one logical core.
+
+    It takes less time than `compile_program`'s program where kernels are long, and more where barriers and the lost
+    overlap of neighbouring kernels cost more than is won: compare `timing.divided_time` with the program's time and
+    take the faster.
+
+    Returns:
+        None where a part of the graph is an estimate.
+
+    Raises:
+        UnsupportedOpError, CapacityError, VerifyError: as `compile_program`.
+    """
+    value: Any = graph
+    for step in PASSES:
+        value = step.run(value, target)
+        step.check(value, target)
+        if step.name == "fuse":
+            break
+    divided = divide(value, target, cores)
+    for section in divided.sections if divided is not None else ():
+        for program in section.programs:
+            verify(program, target)
+    return divided
 
 
 def dump(graph: Graph, after: str, target: Target | None = None) -> str:

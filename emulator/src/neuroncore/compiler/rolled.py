@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from neuroncore.isa import Access, Instruction, Loop
 
-__all__ = ["Item", "Iteration", "Rolled", "every_iteration", "is_round", "overlap", "roll", "written"]
+__all__ = ["Item", "Iteration", "Rolled", "every_iteration", "is_round", "moved", "overlap", "roll", "written"]
 
 #: The instructions and loops of one iteration, each with its pipeline stage (-1: to find).
 Iteration = tuple[tuple[Instruction | Loop, int], ...]
@@ -176,6 +176,11 @@ def _step_one(name: str, one: Instruction, two: Instruction) -> Instruction | No
 def _at(items: tuple[Item, ...], name: str, value: int) -> tuple[Item, ...]:
     """The items in round `value` of loop `name`."""
     return tuple(_moved(item, name, value, fixed=True) for item in items)
+
+
+def moved(loop: Rolled, rounds: int) -> Rolled:
+    """The loop begun `rounds` rounds later; its count stays."""
+    return replace(loop, items=tuple(_moved(item, loop.name, rounds, fixed=False) for item in loop.items))
 
 
 def _moved(item: Item, name: str, by: int, *, fixed: bool) -> Item:

@@ -15,6 +15,6 @@ bf16 and fp8 arrays are passed as bit patterns (`uint16`, `uint8`); `neuroncore.
 convert.
 """
 
-from neuroncore.machine.machine import Machine, run
+from neuroncore.machine.machine import Machine, run, run_divided
 
-__all__ = ["Machine", "run"]
+__all__ = ["Machine", "run", "run_divided"]

@@ -19,12 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from neuroncore.errors import DeadlockError, MachineError
+from neuroncore.isa.cores import Divided
 from neuroncore.isa.dtypes import DTYPE_BYTES, STORAGE, from_float32, to_float32
 from neuroncore.isa.instructions import instruction_spec
 from neuroncore.isa.program import ENGINES, Access, Instruction, Operand, Program, Tensor, Tile
 from neuroncore.isa.synchronize import synchronize
 
-__all__ = ["Machine", "run"]
+__all__ = ["Machine", "run", "run_divided"]
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array] | Sequence[Array]
@@ -58,6 +59,32 @@ def run(program: Program, inputs: Inputs, *, order: Order = "program") -> dict[s
     machine.load(inputs)
     machine.execute(order)
     return {t.name: machine.hbm[t.name].view(STORAGE[t.dtype]).reshape(t.shape).copy() for t in program.outputs}
+
+
+def run_divided(divided: Divided, inputs: Mapping[str, Array], *, order: Order = "program") -> dict[str, Array]:
+    """Execute the programs of several cores, section by section; cores share HBM and nothing else.
+
+    Args:
+        divided: what `neuroncore.compiler.divide_program` gives.
+        inputs: one array per input tensor, by name, as for `run`.
+        order: as for `run`; "late" also takes the last core first.
+
+    Returns:
+        The output tensors by name, in the storage dtype.
+
+    Raises:
+        MachineError, DeadlockError, UnsupportedInstructionError: as `run`.
+    """
+    tensors = divided.tensors
+    whole = Machine(Program("inputs", tensors, (), ()))
+    whole.load({t.name: inputs[t.name] for t in whole.program.inputs if t.name in inputs})
+    for section in divided.sections:
+        programs = section.programs if order != "late" else section.programs[::-1]
+        for program in programs:
+            core = Machine(synchronize(program))
+            core.hbm = whole.hbm
+            core.execute(order)
+    return {t.name: whole.hbm[t.name].view(STORAGE[t.dtype]).reshape(t.shape).copy() for t in whole.program.outputs}
 
 
 class Machine:
