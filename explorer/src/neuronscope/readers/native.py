@@ -76,7 +76,7 @@ def parse_piece(
         piece = None if found is None else _piece(found, spill, place)
         if piece is not None:
             return piece
-    return pieces.parse_piece(bytes(text[: len(text) - padding]), spill)
+    return pieces.parse_piece(text[: len(text) - padding], spill)
 
 
 def argument_texts(args: pa.Array, keys: tuple[bytes, ...]) -> list[pa.Array] | None:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec.structs import astuple
 
 from neuronscope.readers.exact import Bools, Int64, TextColumn, int64_column, nanoseconds, nanoseconds_meant
 from neuronscope.readers.narrow import Coded, Dictionary, narrow
@@ -143,13 +144,13 @@ class Columns:
         return len(self.ts)
 
 
-def parse_piece(text: bytes, spill: Spill | None) -> Piece | None:
+def parse_piece(text: bytes | memoryview, spill: Spill | None) -> Piece | None:
     """Columns of the events of a text, which are separated by commas; None when anything in it is out of order."""
     events = parse_events(text)
     return None if events is None else columns_of(events, spill)
 
 
-def parse_events(text: bytes) -> list[Event] | None:
+def parse_events(text: bytes | memoryview) -> list[Event] | None:
     """Events separated by commas, strictly; None when anything in the text is out of order.
 
     The parser looks only at what it decodes, so that what it passes on raw is checked for UTF-8 before. Members that
@@ -157,8 +158,8 @@ def parse_events(text: bytes) -> list[Event] | None:
     """
     whole = b"".join((b"[", text, b"]"))
     try:
-        if not text.isascii():
-            text.decode("utf-8")
+        if not whole.isascii():
+            whole.decode("utf-8")
         return _events.decode(whole)
     except msgspec.ValidationError:
         try:
@@ -325,11 +326,12 @@ def _ids_of(args: Sequence[Any], texts: TextColumn, category: Coded) -> dict[str
         parsed = _args_list.decode(b"".join((b"[", b",".join(present), b"]")))
     except REFUSED:
         parsed = [_one_args(a) for a in present]
+    columns = dict(zip(_Args.__struct_fields__, zip(*map(astuple, parsed), strict=True), strict=True))
     found: dict[str, Int64] = {}
     for column, sources in _ID_KEYS.items():
         values: Int64 | None = None
         for attribute in sources:
-            ids = list(map(attrgetter(attribute), parsed))
+            ids = columns[attribute]
             if ids.count(-1) == len(ids):
                 continue
             here = int64_column(ids)
