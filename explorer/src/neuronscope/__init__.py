@@ -6,7 +6,8 @@ profile.summary().facts
 profile.operators().rows
 profile.analyse("insights").facts  # also steps, overlap, ranks, memory, launches, tree, averages, lanes
 profile.sql("SELECT name, count(*) FROM Execution GROUP BY name")
-profile.table("Execution").to_pandas()
+profile.table("Execution")  # an Arrow table
+profile.pandas("Execution")  # where pandas is installed; profile.polars(…) likewise; or of a query
 ```
 """
 
@@ -32,7 +33,8 @@ def open(  # noqa: A001
         data_path: the library's folder; default as `neuronscope.store.default_data_path`.
 
     Returns:
-        The profile: `.summary()`, `.operators()`, `.analyse(name)`, `.sql(text)` and `.table(name)` (Arrow tables).
+        The profile: `.summary()`, `.operators()`, `.analyse(name)`, `.sql(text)` and `.table(name)` (Arrow tables),
+        `.pandas(name or query)`, `.polars(name or query)`.
 
     Raises:
         FormatError: nothing readable there; the message lists what was looked for.

@@ -6,6 +6,7 @@ profile.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ class EventIndex:
     """Who is linked to whom in a profile."""
 
     def __init__(self, profile: Profile) -> None:
+        self._profile = profile
         calls = kept_arrays(profile, "calls", ("HostOp",), lambda: _calls(profile))
         executions = kept_arrays(profile, "executions", ("Execution",), lambda: _executions(profile))
         flows = kept_arrays(profile, "flows", ("SystemProfileEvents",), lambda: _flows(profile))
@@ -92,6 +94,20 @@ class EventIndex:
         parts = [self._launched.of(call) for call in calls]
         return np.concatenate(parts).tolist() if parts else []
 
+    @functools.cached_property
+    def _waits(self) -> tuple[_Sorted, _Sorted]:
+        """What each row of an engine waited for, and what waited for it; made when a chain is asked for first."""
+        found = kept_arrays(self._profile, "waits", ("Flow",), lambda: _waits(self._profile))
+        return tuple(_Sorted(found[f"{name}_keys"], found[f"{name}_values"]) for name in ("for", "by"))  # type: ignore[return-value]
+
+    def waited_for(self, event: int) -> Ints:
+        """The events that arrows lead from to this one."""
+        return self._waits[0].of(event)
+
+    def waited_by(self, event: int) -> Ints:
+        """The events that arrows lead to from this one."""
+        return self._waits[1].of(event)
+
     def mates(self, event: int, limit: int) -> list[int]:
         """The events that share a flow with this one in its process, itself left out."""
         found: dict[int, None] = {}
@@ -101,6 +117,14 @@ class EventIndex:
             if len(found) >= limit:
                 break
         return list(found)[:limit]
+
+
+def _waits(profile: Profile) -> Arrays:
+    columns = profile.columns(
+        "SELECT in_id, out_id FROM Flow WHERE in_table = 'SystemProfileEvents' AND out_table = 'SystemProfileEvents'"
+    )
+    held, waiting = columns["in_id"], columns["out_id"]
+    return {**_sorted("for", waiting, held), **_sorted("by", held, waiting)}
 
 
 def _calls(profile: Profile) -> Arrays:

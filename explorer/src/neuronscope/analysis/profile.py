@@ -166,6 +166,21 @@ class Profile(Tables):
 
         return Timeline.of(self)
 
+    def pandas(self, name: str) -> Any:
+        """A table, or the result of a query, as a pandas.DataFrame; see `neuronscope.analysis.frames`."""
+        from neuronscope.analysis.frames import pandas_frame
+
+        return pandas_frame(self._asked(name))
+
+    def polars(self, name: str) -> Any:
+        """A table, or the result of a query, as a polars.DataFrame; see `neuronscope.analysis.frames`."""
+        from neuronscope.analysis.frames import polars_frame
+
+        return polars_frame(self._asked(name))
+
+    def _asked(self, name: str) -> pa.Table:
+        return self.table(name) if name.isidentifier() else self.sql(name)
+
     def summary(self, selected: Range | None = None) -> Summary:
         """The largest facts of a range; see `neuronscope.analysis.summary`."""
         from neuronscope.analysis.summary import summarize

@@ -110,6 +110,18 @@ class Timeline:
         timeline._set(slice_arrays(profile), Gaps.of_profile(profile))
         return timeline
 
+    def before(self, position: int) -> int | None:
+        """Position of the slice that begins last of those that begin earlier on the same track; None: the first."""
+        begun = int(self.start[position])
+        found = None
+        for lane in self.lanes:
+            if lane.track != self.track[position]:
+                continue
+            at = lane.first + int(search(self.start[lane.first : lane.last], [begun])[0]) - 1
+            if at >= lane.first and (found is None or self.start[at] > self.start[found]):
+                found = at
+        return found
+
     def __len__(self) -> int:
         """Number of slices."""
         return len(self.start)
