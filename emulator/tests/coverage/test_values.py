@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
-from neuroncore import machine
-from neuroncore.runtime import compile_graph
+from families.oracle import on_machine
 from torch import nn
 from torch.utils._pytree import tree_leaves
-from torch_neuronx.compile.trace import trace_graphs
 
 from benchmarks.coverage import adamw
 from benchmarks.models.decoder import DecoderConfig, Layer
 from benchmarks.models.encoder import EncoderLayer
 from benchmarks.models.resnet import Bottleneck
-
-
-def on_machine(function, *args):
-    """Results of a function as its program computes them, in the order of its leaves."""
-    (graph,) = trace_graphs(function, *args)
-    executable = compile_graph(graph)
-    assert executable.estimated_ns == 0
-    inputs = [t.detach().contiguous().reshape(-1).numpy() for t in tree_leaves(args)]
-    found = machine.run(executable.program, inputs)
-    results = []
-    for position, value in enumerate(graph.outputs):
-        written = [number for number, result in graph.mutates if result == value]
-        array = found[f"in{written[0]}" if written else f"out{position}"]
-        spec = graph.inputs[value.index] if value.node == -1 else graph.nodes[value.node].outputs[value.index]
-        flat = torch.from_numpy(np.array(array).reshape(-1))
-        results.append(torch.as_strided(flat, spec.shape, spec.strides or (1,) * len(spec.shape)))
-    return results
 
 
 def step_of(model, training=True):

@@ -10,7 +10,14 @@ import numpy as np
 import torch
 from neuroncore import machine
 from neuroncore.runtime import Executable, compile_graph
+from neuroncore.targets import load_target
+from neuroncore.timing import bounds, critical_path_ns
+from torch.utils._pytree import tree_leaves
 from torch_neuronx import lowering
+from torch_neuronx.compile.trace import trace_graphs
+
+TARGET = load_target("trn2")
+TORCH = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int64": torch.int64, "bool": torch.bool}
 
 #: How far a result in a dtype may be off, relative to its largest value: two roundings.
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
@@ -110,8 +117,37 @@ def compare(case: Case, pairs: Sequence[tuple[str, torch.Tensor, torch.Tensor]])
         )
 
 
+def possible(executable: Executable) -> None:
+    """The program's time lies between what its work needs and what it takes one after the other."""
+    program = executable.program
+    if executable.estimated_ns or not 0 < program.executed < 20_000:
+        return
+    spent, limits = executable.program_ns, bounds(program, TARGET)
+    assert limits.roofline_ns <= spent + 1, f"faster than its roofline: {spent} < {limits.roofline_ns}"
+    assert critical_path_ns(program, TARGET) <= spent + 1, f"faster than its longest chain: {spent}"
+    assert spent <= limits.serial_ns + 1, f"slower than one after the other: {spent} > {limits.serial_ns}"
+
+
 def check(case: Case) -> Executable:
     """Check one case; its executable, whose `estimated_ns` says whether there was a program to check."""
     executable, pairs = execute(case)
     compare(case, pairs)
+    possible(executable)
     return executable
+
+
+def on_machine(function: Callable[..., Any], *args: Any) -> list[torch.Tensor]:
+    """Results of a function as its compiled graph's program computes them, in the order of its leaves."""
+    (graph,) = trace_graphs(function, *args)
+    executable = compile_graph(graph)
+    assert executable.estimated_ns == 0
+    possible(executable)
+    found = machine.run(executable.program, [storage(t.contiguous()) for t in tree_leaves(args)])
+    results = []
+    for position, value in enumerate(graph.outputs):
+        written = [number for number, result in graph.mutates if result == value]
+        array = found[f"in{written[0]}" if written else f"out{position}"]
+        spec = graph.inputs[value.index] if value.node == -1 else graph.nodes[value.node].outputs[value.index]
+        like = torch.empty_strided(spec.shape, spec.strides or (1,) * len(spec.shape), dtype=TORCH[spec.dtype])
+        results.append(loaded(np.array(array), like))
+    return results
