@@ -136,6 +136,8 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         from neuronscope.readers import database
 
         return _File("database", path, lambda progress, _: database.read_database(path, progress), (path,))
+    if rocprof.is_csv(head):
+        return _File("rocprof output", path, lambda progress, _: rocprof.read_csv([path], progress), (path,))
     if (
         source.packed(first)
         or head.lstrip(b"\xef\xbb\xbf \t\r\n\0")[:1] in (b"{", b"[")
@@ -146,8 +148,6 @@ def detect(path: str | os.PathLike[str]) -> Reader:
         return _File("trace", path, lambda progress, scratch: _read_json(path, progress, scratch), (path,))
     if head[:4] == b"PAR1":
         raise FormatError(f"{path}: one Parquet table; give the folder of the whole profile")
-    if rocprof.is_csv(head):
-        return _File("rocprof output", path, lambda progress, _: rocprof.read_csv([path], progress), (path,))
     if path.suffix == ".ntff" or (path.suffix == ".neff" and not _in_session(path)):
         return _pair(path)  # of a session: the device's part alone
     for ending, what in _NOT_READ.items():
@@ -210,7 +210,7 @@ def _in_folder(path: Path) -> Reader:
             inputs = tuple(file for files in folder.files.values() for file in files)
             read = partial(neuron_parquet.read_folder, folder)
             return _File("Parquet profile", folder.directory, lambda progress, _: read(progress), inputs)
-        found = ranks.find_ranks(path)
+        found = ranks.find_ranks(path) or ranks.find_hosts(path)
         if found is not None:
             return _beside(path, ranks.RanksReader(path, found), [*found.files.values(), *found.older, *found.others])
         if any(path.glob("*.ntff")) or any(path.glob("*.neff")):

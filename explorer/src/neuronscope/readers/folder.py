@@ -14,17 +14,21 @@ __all__ = ["TRACES", "databases_in", "looks_like_trace", "only_profile", "other_
 
 TRACES = (".json", ".json.gz", ".json.zst", ".json.bz2", ".json.xz")
 _DATABASES = (".sqlite", ".db", ".rpd")
+_JAX_COPY = "perfetto_trace.json.gz"  # JAX: the same events once more, beside <host>.trace.json.gz
 _DEEPEST = 5  # JAX: plugins/profile/<run>/<host>.trace.json.gz
 _MOST_FILES = 20_000
 _HEAD_BYTES = 4096
 
 
 def traces_in(folder: Path) -> list[Path]:
-    """Its JSON files, or when there are none those of its sub-folders, as deep as a profile may lie."""
+    """Its JSON files, or when none of them is a trace those of its sub-folders, as deep as a profile may lie."""
     by_depth: dict[int, list[Path]] = {}
     for path in _files(folder):
         if path.name.lower().endswith(TRACES):
             by_depth.setdefault(len(path.relative_to(folder).parts), []).append(path)
+    for depth in sorted(by_depth):  # settings often lie above the traces they are of
+        if any(looks_like_trace(path) for path in by_depth[depth]):
+            return sorted(by_depth[depth])
     return sorted(by_depth[min(by_depth)]) if by_depth else []
 
 
@@ -35,7 +39,8 @@ def databases_in(folder: Path) -> list[Path]:
 
 def other_profiles(folder: Path, opened: Collection[Path]) -> list[Path]:
     """Traces and databases of a folder besides those that are opened."""
-    found = databases_in(folder) + [path for path in traces_in(folder) if looks_like_trace(path)]
+    found = databases_in(folder)
+    found += [path for path in traces_in(folder) if path.name != _JAX_COPY and looks_like_trace(path)]
     return sorted(path for path in found if path not in opened)
 
 
@@ -50,6 +55,7 @@ def only_profile(folder: Path) -> list[Path]:
         listed = traces_in(folder)
         if len(listed) > 1:  # settings and summaries often lie beside a trace
             listed = [path for path in listed if looks_like_trace(path)] or listed
+            listed = [path for path in listed if path.name != _JAX_COPY] or listed
         found = [[path] for path in listed]
     if not found:
         tables: dict[Path, list[Path]] = {}

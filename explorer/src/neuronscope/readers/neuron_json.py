@@ -7,6 +7,7 @@ Forms: ``{"trace_event": [{name, timestamp, duration, exec_id, device_core_idx, 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from neuronscope.readers import json_events, source
 from neuronscope.readers.exact import LONGEST_NS, MAX_NS, int64
+from neuronscope.readers.instances import apart, several_instances
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.salvage import extent
 from neuronscope.readers.texts import Texts
@@ -25,6 +27,7 @@ __all__ = ["read_if_neuron"]
 
 _HARDWARE = ("nc_exec_running", "cc_running", "cc_exec_barrier")
 _HEAD_BYTES = 4096
+_MARKS = (b'"trace_event"', b'"events"', b'"mem_usage"', b'"data_version"', b'"tracking_id"')
 _LIST = re.compile(rb'"(trace_event|events)"\s*:\s*\[')
 _NEXT_ROW = re.compile(rb"\}\s*,\s*\{")
 
@@ -32,7 +35,9 @@ _NEXT_ROW = re.compile(rb"\}\s*,\s*\{")
 def read_if_neuron(path: Path) -> Trace | None:
     """The trace when the file has one of the two forms, else None."""
     head = source.head(path, _HEAD_BYTES)[:_HEAD_BYTES]
-    if not any(key in head for key in (b'"trace_event"', b'"events"', b'"mem_usage"', b'"data_version"')):
+    if not any(
+        key in head for key in (b'"trace_event"', b'"events"', b'"mem_usage"', b'"data_version"', b'"tracking_id"')
+    ):
         return None
     loaded = json_events.load(path)
     data = bytes(loaded.data)
@@ -43,6 +48,8 @@ def read_if_neuron(path: Path) -> Trace | None:
         document, offset = _salvaged(data)
         text = "the JSON is damaged or cut short; its rows are read one by one"
         damage.append(IngestWarning("damaged_json", 1, offset, "", "partial", text))
+    if isinstance(document, list) and b'"tracking_id"' in head:
+        document = {"events": document}
     if not isinstance(document, dict):
         return None
     trace: Trace | None = None
@@ -82,9 +89,10 @@ def _salvaged(data: bytes) -> tuple[dict[str, list[Any]], int]:
 def _export(rows: list[Any], path: Path, size: int) -> Trace:
     good, bad, mended = [], 0, 0
     for row in rows:
-        start = int64(row.get("timestamp"), -1) if isinstance(row, dict) else -1
+        scale = _UNITS.get(str(row.get("timestamp_unit") or "ns"), 0) if isinstance(row, dict) else 0
+        start = _time(row.get("timestamp"), scale, -1) if scale else -1
         if 0 <= start <= MAX_NS:
-            length = int64(row.get("duration"), 0)
+            length = _time(row.get("duration"), scale, 0)
             mended += not 0 <= length <= LONGEST_NS
             good.append((row, start, start + (length if 0 <= length <= LONGEST_NS else 0)))
         else:
@@ -94,9 +102,23 @@ def _export(rows: list[Any], path: Path, size: int) -> Trace:
         text = f"{mended} rows with a negative or impossible duration: shown with none"
         report.append(IngestWarning("negative_duration", mended, -1, "", "repaired", text))
     trace = _trace(good)
-    trace.format, trace.report, trace.skipped = "neuron-explorer JSON export", report, bad
+    trace.format, trace.skipped = "neuron-explorer JSON export", bad
+    trace.report += report
     trace.events_in_file, trace.bytes_read, trace.repaired = len(rows), size, mended
     return trace
+
+
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+
+
+def _time(value: Any, scale: int, missing: int) -> int:
+    """A time in ns, given in units of `scale` ns."""
+    if scale == 1 and isinstance(value, int | str):
+        return int64(value, missing)
+    try:
+        return int64(int(Decimal(str(value)) * scale), missing)
+    except (ArithmeticError, ValueError):
+        return missing
 
 
 def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
@@ -130,7 +152,8 @@ def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
         text = f"{stray} runtime events stopped without a start (stray); left out"
         report.append(IngestWarning("stray", stray, -1, "", "skipped", text))
     trace = _trace(good)
-    trace.format, trace.report, trace.skipped = "Neuron runtime events", report, bad + stray + unfinished
+    trace.format, trace.skipped = "Neuron runtime events", bad + stray + unfinished
+    trace.report += report
     trace.events_in_file, trace.bytes_read = len(rows), size
     trace.facts["unfinished_executions"] = str(unfinished)
     return trace
@@ -160,17 +183,17 @@ def _trace(rows: list[tuple[dict[str, Any], int, int]]) -> Trace:
     roles = np.array([_role(row, name) for (row, _, _), name in zip(rows, names, strict=True)], np.int8)
     nc = ids("nc_idx", "lnc_idx")
     execution = ids("exec_id")
-    pid = ids("process_id")
+    instances = [str(row.get("instance_id") or "") for row, _, _ in rows]
+    pid = np.array(apart(np.maximum(ids("process_id"), 0), instances), np.int64)
     args = [msgspec.json.encode(row) for row, _, _ in rows]
     none = np.full(len(rows), -1, np.int64)
-    instances = [str(row["instance_id"]) for row, _, _ in rows if row.get("instance_id")]
     events = Events(
         role=roles,
         name=pa.array(names, pa.string()).dictionary_encode(),
         category=pa.array([""] * len(rows), pa.string()).dictionary_encode(),
         start=np.array([start for _, start, _ in rows], np.int64),
         end=np.array([max(start, end) for _, start, end in rows], np.int64),
-        pid=np.maximum(pid, 0),
+        pid=pid,
         tid=np.maximum(ids("thread_id"), 0),
         device=nc,
         stream=none,
@@ -182,12 +205,14 @@ def _trace(rows: list[tuple[dict[str, Any], int, int]]) -> Trace:
         bytes=none,
         args=Texts.of(pa.array(args, pa.binary())),
     )
+    several = several_instances(instances)
     return Trace(
         format="",
         events=events,
         events_in_file=len(rows),
         bytes_read=0,
         facts={"device_name": "AWS Neuron"},
-        instance=instances[0] if instances else "local",
+        instance=next(filter(None, instances), "local"),
+        report=[several] if several else [],
         neuron=True,
     )

@@ -21,6 +21,7 @@ from neuronscope.formats.errors import FormatError
 from neuronscope.readers import device_only
 from neuronscope.readers.engine_rows import add_engine_rows
 from neuronscope.readers.exact import MAX_NS, int64, too_long
+from neuronscope.readers.instances import apart, several_instances
 from neuronscope.readers.narrow import constant
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.texts import Texts
@@ -179,6 +180,8 @@ class _Folder:
                 "no_timestamp", skipped, f"{skipped} rows of SystemProfileEvents without times left out", "skipped"
             )
         instances = system["instance_id"].drop_null().unique().to_pylist() if system is not None else []
+        if several := several_instances([str(name) for name in instances]):
+            self.report.append(several)
         trace = Trace(
             format="neuron-explorer profile (Parquet)",
             events=events,
@@ -248,7 +251,7 @@ class _Folder:
             category=pa.array([""] * count, pa.string()).dictionary_encode(),
             start=start,
             end=np.where(wrong, start, end),
-            pid=ids("process_id", 0),
+            pid=apart(ids("process_id", 0), [str(name or "") for name in table["instance_id"].to_pylist()]),
             tid=ids("thread_id", 0),
             device=ids("nc_idx"),
             stream=none,

@@ -37,12 +37,14 @@ from neuronscope.readers.wording import iso_time, printable
 from neuronscope.readers.write import Writer
 from neuronscope.schema.published import arrow_schema, schema_fields
 
-__all__ = ["RankFiles", "RanksReader", "find_databases", "find_ranks"]
+__all__ = ["RankFiles", "RanksReader", "find_databases", "find_hosts", "find_ranks"]
 
 _HEAD_BYTES = 1 << 20
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
 _WORLD = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"world_size"\s*:\s*(\d+)')
-_NAMED = re.compile(r"rank[-_.]?(\d+)", re.IGNORECASE)
+_NAMED = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
+_ASCEND = re.compile(r"profiler_info_(\d+)\.json$")
+_HOSTS = ".trace.json.gz"  # JAX: plugins/profile/<run>/<host>.trace.json.gz
 _TIMES = ("start_ts", "end_ts", "launch_ts", "enqueue_ts")
 _PROCESS_STEP = 10_000_000  # ranks of several hosts may have the same process id
 
@@ -95,7 +97,7 @@ def find_ranks(folder: Path) -> RankFiles | None:
             head = b""
         named = _NAMED.search(path.name) or _NAMED.search(str(path.relative_to(folder)))
         inside = _RANK.search(head)
-        rank = int(inside[1]) if inside else int(named[1]) if named else -1
+        rank = int(inside[1]) if inside else int(named[1]) if named else _ascend_rank(path)
         if rank < 0:
             others.append(path)
             continue
@@ -108,6 +110,23 @@ def find_ranks(folder: Path) -> RankFiles | None:
         return None
     others = [path for path in others if looks_like_trace(path)]
     return RankFiles(dict(sorted(found.items())), world, tuple(older), tuple(others))
+
+
+def _ascend_rank(path: Path) -> int:
+    """The rank that the file beside an ASCEND_PROFILER_OUTPUT folder tells, -1 none."""
+    if path.parent.name != "ASCEND_PROFILER_OUTPUT":
+        return -1
+    told = {int(match[1]) for file in path.parents[1].glob("*.json") if (match := _ASCEND.match(file.name))}
+    return told.pop() if len(told) == 1 else -1
+
+
+def find_hosts(folder: Path) -> RankFiles | None:
+    """The traces that JAX writes of one run, one per host; None when there are not several."""
+    paths = [path for path in traces_in(folder) if path.name.endswith(_HOSTS) and path.parents[1].name == "profile"]
+    if len(paths) < 2 or len({path.parent for path in paths}) > 1:
+        return None
+    names = {number: path.name.removesuffix(_HOSTS) for number, path in enumerate(paths)}
+    return RankFiles(dict(enumerate(paths)), 0, names=names)
 
 
 def find_databases(paths: Sequence[Path]) -> RankFiles | None:

@@ -7,9 +7,10 @@ all in ns. The JSON that `rocprof` itself writes is a chrome trace and read as o
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -54,7 +55,7 @@ def read_csv(paths: list[Path], progress: Callable[[float], None] | None = None)
     rows = RowEvents(paths[0].name)
     csv.field_size_limit(_LONGEST_CELL)
     for number, path in enumerate(paths):
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        with _text(path) as file:
             lines = csv.reader(line.replace("\0", "") for line in file)
             seen: set[str] = set()
             try:
@@ -67,6 +68,15 @@ def read_csv(paths: list[Path], progress: Callable[[float], None] | None = None)
         if progress:
             progress((number + 1) / len(paths))
     return _finish(rows, sum(path.stat().st_size for path in paths), paths[0])
+
+
+def _text(path: Path) -> TextIO:
+    """The file's text, whatever it is packed in."""
+    with path.open("rb") as file:
+        packed = source.packed(file.read(6)) is not None
+    if packed:
+        return io.TextIOWrapper(io.BytesIO(source.load(path).data), "utf-8-sig", "replace", "")
+    return path.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
 def _add_cells(rows: RowEvents, record: dict[str, str], seen: set[str]) -> None:
