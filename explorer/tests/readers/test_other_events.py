@@ -73,6 +73,7 @@ FOUND = {
     "nesting_violation": ([x("inner", 20, 60), x("outer", 10, 50)], 0),
     "launch_without_kernel": ([call(5, 2), call(1, 1), kernel("k", 9, 1)], 0),
     "shared_correlation": ([kernel("k", 9, 1), kernel("k", 19, 1), call(1, 1)], 2),
+    "overlapping": ([kernel("b", 12, 1), call(1, 1), kernel("a", 9, 1)], 0),
     "clock_skew": ([call(10, 1), kernel("same", 30, 3), kernel("same", 8, 1), call(20, 3)], 2),
 }
 

@@ -64,6 +64,7 @@ def make(model: Model, emit: Emit, room: MakeRoom) -> None:
     rows, lane = model.trace.scratch.column(), model.trace.scratch.column()
     depth, counts = [], []
     crossing: list[Int64] = [np.zeros(0, np.int64)]
+    overlapping: list[Int64] = [np.zeros(0, np.int64)]
     for key, events in zip(listed, by_track, strict=True):
         column, nest, free = model.trace.scratch.column(), lanes.Nest(), lanes.Lanes()
         for low, high in ranges(len(events)):
@@ -75,6 +76,8 @@ def make(model: Model, emit: Emit, room: MakeRoom) -> None:
         crossing += [events[some] for some in nest.crossing]
         depth.append(int(of_track.max()) + 1)
         counts.append(len(events))
+        if depth[-1] > 1 and key[1] == Section.HARDWARE:
+            overlapping.append(events[np.flatnonzero(of_track)])
         if depth[-1] > 1:
             order = stable_order(of_track, depth[-1])
             for low, high in ranges(len(order)):
@@ -90,6 +93,15 @@ def make(model: Model, emit: Emit, room: MakeRoom) -> None:
         "host interval ends after the one it began in; both are shown in full",
         "host intervals end after the one they began in; both are shown in full",
         crossed,
+    )
+    overlapped = np.concatenate(overlapping)
+    rest = "device time is more than busy time"
+    model.note(
+        "overlapping",
+        len(overlapped),
+        f"device slice begins before the one before it on its stream has ended; both are counted, so {rest}",
+        f"device slices begin before the one before them on their stream has ended; all are counted, so {rest}",
+        overlapped,
     )
     drawn = _Drawn(rows.finish(), lane.finish(), np.array(counts, np.int64), max(depth, default=0))
     model.built.slices = len(drawn.rows)
