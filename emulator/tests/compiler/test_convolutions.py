@@ -100,3 +100,48 @@ def test_average_pools(oracle, aten_call):
     oracle([aten_call(aten._adaptive_avg_pool2d.default, X, [4, 3])], [x])
     g = values((2, 3, 4, 3), seed=1)
     oracle([aten_call(aten._adaptive_avg_pool2d_backward.default, X, Y)], [g, x])
+
+
+@pytest.mark.parametrize("groups", [3, 6, 12])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_groups(oracle, aten_call, groups, kernel):
+    """Depthwise ones and wider: forward, both gradients; and one whose groups take more than one product."""
+    x, w = values((2, 12, 7, 6)), values((24, 12 // groups, kernel, kernel), seed=1)
+    given = [1], [kernel // 2], [1]
+    oracle([aten_call(aten.convolution.default, X, Y, None, *given, False, [0], groups)], [x, w], tolerance=1e-4)
+    g = values((2, 24, 7, 6), seed=2)
+    oracle(
+        [aten_call(aten.convolution_backward.default, Z, X, Y, [24], *given, False, [0], groups, [True] * 3)],
+        [x, w, g], tolerance=1e-3,
+    )  # fmt: skip
+
+
+def test_many_depthwise_channels(oracle, aten_call):
+    x, w = values((1, 160, 5, 5)), values((160, 1, 3, 3), seed=1)
+    oracle([aten_call(aten.convolution.default, X, Y, None, [1], [1], [1], False, [0], 160)], [x, w], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("kernel", [2, 4])
+@pytest.mark.parametrize("bias", [False, True])
+def test_patches_are_a_product(oracle, aten_call, kernel, bias):
+    x, w, column = values((2, 3, 8, 12)), values((10, 3, kernel, kernel), seed=1), values((10,), seed=3)
+    given = [kernel], [0], [1]
+    oracle(
+        [aten_call(aten.convolution.default, X, Y, Z if bias else None, *given, False, [0], 1)],
+        [x, w, column] if bias else [x, w], tolerance=1e-4,
+    )  # fmt: skip
+    g = values((2, 10, 8 // kernel, 12 // kernel), seed=2)
+    oracle(
+        [aten_call(aten.convolution_backward.default, Z, X, Y, [10], *given, False, [0], 1, [True, True, True])],
+        [x, w, g], outputs=[Value(0, i) for i in range(3)], tolerance=1e-3,
+    )  # fmt: skip
+
+
+def test_gradients_of_a_transposed_convolution(oracle, aten_call):
+    x, w = values((2, 5, 6, 6)), values((5, 4, 3, 3), seed=1)
+    given = [2], [1], [1]
+    g = values((2, 4, 12, 12), seed=2)
+    oracle(
+        [aten_call(aten.convolution_backward.default, Z, X, Y, [4], *given, True, [1], 1, [True, True, True])],
+        [x, w, g], outputs=[Value(0, i) for i in range(3)], tolerance=1e-3,
+    )  # fmt: skip

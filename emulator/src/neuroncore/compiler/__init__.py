@@ -3,8 +3,8 @@
 Start reading at `PASSES`; each pass is a plain function from one immutable form to the next and lives in the module of
 its name:
 
-    graph → decompose → Module of primitives → drop_unused → split_reductions → split_contractions → fuse → Kernels
-          → tile → Tiled → allocate → pipeline → Ordered → synchronize → Program
+    graph → decompose → Module of primitives → split_parts → drop_unused → split_reductions → split_contractions
+          → fuse → Kernels → tile → Tiled → allocate → pipeline → Ordered → synchronize → Program
 
 `compile_program(graph, target)` runs them all, `dump(graph, after="fuse")` prints the form a pass leaves.
 
@@ -22,6 +22,7 @@ from neuroncore.compiler import (
     attention,
     batch_norms,
     convolutions,
+    functions,
     indexing,
     losses,
     optimizers,
@@ -36,6 +37,7 @@ from neuroncore.compiler.divide import divide
 from neuroncore.compiler.fuse import Kernels, drop_unused, format_kernels, fuse, split_reductions
 from neuroncore.compiler.ir import Buffer, Module, format_module, reads, writes
 from neuroncore.compiler.lowering import LOWERINGS, REASONS, VIEWS, op_parts
+from neuroncore.compiler.parts import split_parts
 from neuroncore.compiler.pipeline import Ordered, pipeline
 from neuroncore.compiler.rolled import Item, Rolled, every_iteration, written
 from neuroncore.compiler.tile import Block, Estimated, Tiled, tile
@@ -62,10 +64,21 @@ __all__ = [
 ]
 
 #: Modules of lowerings: importing them fills `LOWERINGS`.
-LOWERING_MODULES = (attention, batch_norms, convolutions, indexing, losses, optimizers, padding, pooling, randoms)
+LOWERING_MODULES = (
+    attention,
+    batch_norms,
+    convolutions,
+    functions,
+    indexing,
+    losses,
+    optimizers,
+    padding,
+    pooling,
+    randoms,
+)
 
 #: Part of every NEFF's hash: change it whenever equal graphs may give other programs.
-COMPILER_VERSION = "8"
+COMPILER_VERSION = "9"
 
 
 @dataclass(frozen=True)
@@ -234,6 +247,7 @@ def _unchecked(value: Any, target: Target) -> None:
 #: The compiler, in order.
 PASSES: tuple[Pass, ...] = (
     Pass("decompose", lambda graph, target: decompose(graph), format_module, _check_module),
+    Pass("split_parts", lambda module, target: split_parts(module), format_module, _check_module),
     Pass("drop_unused", lambda module, target: drop_unused(module), format_module, _check_module),
     Pass("split_reductions", lambda module, target: split_reductions(module), format_module, _check_module),
     Pass("split_contractions", lambda module, target: split_contractions(module), format_module, _check_module),

@@ -126,6 +126,13 @@ def _normalized(
     return results
 
 
+@lowering("_native_batch_norm_legit_no_training")
+def _inference(
+    b: Builder, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
+) -> list[View]:
+    return _normalized(b, x, weight, bias, mean, variance, False, momentum, eps)[:3]
+
+
 @lowering("native_batch_norm_backward")
 def _batch_norm_backward(
     b: Builder,

@@ -14,8 +14,8 @@ from typing import Any
 
 from neuroncore.compiler.ir import Module, Operand
 from neuroncore.compiler.lowering import Builder, NotLowered, broadcast, lowering, view_op
-from neuroncore.compiler.views import View
-from neuroncore.graph import Graph, TensorSpec
+from neuroncore.compiler.views import View, collapse
+from neuroncore.graph import DTYPE_BYTES, Graph, TensorSpec
 
 __all__ = [
     "INTEGERS",
@@ -126,6 +126,11 @@ def _split(b: Builder, x: Any, sizes: Any, dim: int = 0) -> list[View]:
     return pieces
 
 
+@view_op("diagonal")
+def _diagonal(b: Builder, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> View:
+    return tensor(b, x).diagonal(offset, dim1, dim2)
+
+
 @view_op("unbind")
 def _unbind(b: Builder, x: Any, dim: int = 0) -> list[View]:
     view = tensor(b, x)
@@ -228,16 +233,6 @@ def _remainder(b: Builder, x: Any, y: Any) -> View:
     return b.map("mod", b.arg(x), b.arg(y), dtype=b.spec().dtype)
 
 
-@lowering("floor_divide")
-def _floor_divide(b: Builder, x: Any, y: Any) -> View:
-    left, right, dtype = b.arg(x), b.arg(y), b.spec().dtype
-    whole = b.map("subtract", left, b.map("mod", left, right))
-    if dtype in INTEGERS:
-        return divide(b, whole, right, dtype)
-    near = b.map("add", divide(b, whole, right, "fp32"), 0.5)  # whole but for the reciprocal's rounding
-    return b.map("subtract", near, b.map("mod", near, 1.0), dtype=dtype)
-
-
 @lowering("leaky_relu")
 def _leaky_relu(b: Builder, x: Any, slope: float = 0.01) -> View:
     view = tensor(b, x)
@@ -328,7 +323,9 @@ def _mul(b: Builder, x: Any, y: Any) -> View:
 @lowering("div", "true_divide")
 def _div(b: Builder, x: Any, y: Any, rounding_mode: str | None = None) -> View:
     if rounding_mode is not None:
-        raise NotLowered(f"division rounded with {rounding_mode!r} has no instruction")
+        from neuroncore.compiler.functions import divided
+
+        return divided(b, b.arg(x), b.arg(y), rounding_mode)
     return divide(b, b.arg(x), b.arg(y), b.spec().dtype)
 
 
@@ -526,9 +523,24 @@ def _cat(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
         if not view.elements:
             continue  # legacy: an empty tensor of any rank is skipped
         length = view.shape[dim]
-        b.move(view, out.slice(dim, start, start + length))
+        _place(b, view, out.slice(dim, start, start + length))
         start += length
     return out
+
+
+#: Bytes of a run from which on a transfer moves it at full rate.
+_LONG_RUN = 512
+
+
+def _place(b: Builder, source: View, part: View) -> None:
+    """Fill a part of a result: by DMA alone if its runs are long, else through SBUF, where parts form long rows."""
+    source = source.expand(part.shape)
+    sizes, (src, dst) = collapse(part.shape, (source.strides, part.strides))
+    run = sizes[-1] if sizes and src[-1] == dst[-1] == 1 else 1
+    if run * DTYPE_BYTES[b.dtype(part)] >= _LONG_RUN or (len(sizes) <= 1 and run > 1):
+        b.move(source, part)
+    else:
+        b.write("copy", (source,), part)
 
 
 @lowering("vstack")
@@ -546,7 +558,7 @@ def _vstack(b: Builder, tensors: Sequence[Any]) -> View:
 def _stack(b: Builder, tensors: Sequence[Any], dim: int = 0) -> View:
     out = b.temp(b.spec().shape, b.spec().dtype)
     for index, value in enumerate(tensors):
-        b.move(tensor(b, value), out.select(dim, index))
+        _place(b, tensor(b, value), out.select(dim, index))
     return out
 
 
@@ -563,6 +575,13 @@ def _slice_scatter(
 def _select_scatter(b: Builder, x: Any, src: Any, dim: int, index: int) -> View:
     out = b.map("copy", tensor(b, x), dtype=b.spec().dtype)
     b.move(tensor(b, src), out.select(dim, index))
+    return out
+
+
+@lowering("diagonal_scatter")
+def _diagonal_scatter(b: Builder, x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> View:
+    out = b.map("copy", tensor(b, x), dtype=b.spec().dtype)
+    b.write("copy", (tensor(b, src),), out.diagonal(offset, dim1, dim2))
     return out
 
 
@@ -713,7 +732,10 @@ def _log_softmax(b: Builder, x: Any, dim: int, *_: Any, dtype: Any = None) -> Vi
     if not view.shape:
         raise NotLowered("log_softmax of a scalar")
     view, back = axis_last(b, view, dim)
-    shifted, _powers, total = exponentials(b, view, -1)
+    largest = b.reduce("max", view, (-1,), keepdim=True)
+    total = b.reduce("add", b.map("exp", b.map("subtract", view, largest)), (-1,), keepdim=True)
+    # The row's maximum first, as torch does: of the sum of both a large maximum would round the logarithm away.
+    shifted = b.map("subtract", view, largest)
     return b.map("subtract", shifted, b.map("log", total), dtype=b.spec().dtype).permute(back)
 
 

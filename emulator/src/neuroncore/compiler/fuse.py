@@ -28,6 +28,7 @@ from neuroncore.compiler.ir import (
     Pool,
     Prim,
     Reduce,
+    Scan,
     Scatter,
     ScatterAdd,
     TopK,
@@ -58,7 +59,7 @@ __all__ = [
 #: Primitives that are a kernel of their own, and the kernel's kind.
 _KINDS: dict[type[Prim], str] = {
     Move: "move", Gather: "gather", Scatter: "scatter", ScatterAdd: "scatter", Convolve: "convolve", Attend: "attend",
-    AttendGradient: "attend_gradient", TopK: "topk", Pool: "pool", Estimate: "estimate",
+    AttendGradient: "attend_gradient", TopK: "topk", Scan: "scan", Pool: "pool", Estimate: "estimate",
 }  # fmt: skip
 
 
@@ -85,8 +86,8 @@ class Layout:
 class Kernel:
     """Primitives executed as one pass over tiles.
 
-    `kind` is rows, product, fold, turn, move, gather, scatter, convolve, attend, attend_gradient, topk, pool
-    or estimate.
+    `kind` is rows, product, fold, turn, move, gather, scatter, convolve, attend, attend_gradient, topk, scan,
+    pool or estimate.
     """
 
     kind: str
@@ -191,6 +192,26 @@ class _Group:
     rows: int = 0
     cols: int = 0
     written: dict[int, bool] = field(default_factory=dict)  # buffer → one value per row
+    parts: frozenset[int] = frozenset()  # buffers of the module that are written part by part
+
+    def parted(self, buffer: int) -> bool:
+        """Whether a buffer's writers each fill a part of it."""
+        return buffer in self.parts
+
+
+def parted(module: Module) -> frozenset[int]:
+    """Buffers that several maps fill, each a part of its own and none reading it."""
+    writers: dict[int, list[Prim]] = {}
+    for prim in module.prims:
+        for view in writes(prim):
+            writers.setdefault(view.buffer, []).append(prim)
+    return frozenset(
+        buffer
+        for buffer, prims in writers.items()
+        if len(prims) > 1
+        and all(isinstance(p, Map) and all(v.buffer != buffer for v in reads(p)) for p in prims)
+        and sum(w.elements for p in prims for w in writes(p)) == module.buffers[buffer].elements
+    )
 
 
 def fuse(module: Module, sbuf_bytes: int) -> Kernels:
@@ -201,12 +222,18 @@ def fuse(module: Module, sbuf_bytes: int) -> Kernels:
         sbuf_bytes: bytes of one SBUF partition that tiles may use.
     """
     groups: list[_Group] = []
+    parts = parted(module)
     last_write: dict[int, int] = {}
     last_read: dict[int, int] = {}
     for prim in module.prims:
         earliest = max(
             [last_write.get(v.buffer, -1) for v in reads(prim)]
-            + [max(last_write.get(w.buffer, -1), last_read.get(w.buffer, -1)) for w in writes(prim)]
+            + [
+                max(last_write.get(w.buffer, -1), last_read.get(w.buffer, -1))
+                for w in writes(prim)
+                if w.buffer not in parts
+            ]
+            + [-1]
         )
         chosen = next(
             (
@@ -224,15 +251,19 @@ def fuse(module: Module, sbuf_bytes: int) -> Kernels:
         )
         if chosen is None:
             chosen = len(groups)
-            groups.append(_start(module, prim))
+            groups.append(replace(_start(module, prim), parts=parts))
         for view in reads(prim):
             last_read[view.buffer] = max(chosen, last_read.get(view.buffer, -1))
         for view in writes(prim):
-            last_write[view.buffer] = chosen
+            last_write[view.buffer] = max(chosen, last_write.get(view.buffer, -1))
     kernels = [_finish(g) for g in groups]
     kernels = [k for kernel in kernels for k in _simplify(module, kernel)]
     kept = {i for i, b in enumerate(module.buffers) if b.kind != "temp"}
+    made = {w.buffer for p in module.prims for w in writes(p)}
+    kept.update(v.buffer for p in module.prims for v in reads(p) if v.buffer not in made)  # what was never filled
     for number, kernel in enumerate(kernels):
+        if kernel.kind not in ("rows", "product", "fold", "turn"):
+            kept.update(w.buffer for p in kernel.prims for w in writes(p))  # all of its results, read or not
         for other in kernels[:number] + kernels[number + 1 :]:
             kept.update(
                 {v.buffer for p in kernel.prims for v in reads(p)} & {w.buffer for p in other.prims for w in writes(p)}
@@ -296,7 +327,8 @@ def _try_join(module: Module, group: _Group, prim: Prim, sbuf_bytes: int, indepe
         return False
     if group.kind == "product" and (isinstance(prim, Reduce) or independent):
         return False
-    if independent and not ({v for p in group.prims for v in reads(p)} & set(reads(prim))):
+    same = any(group.parted(w.buffer) and w.buffer in group.written for w in writes(prim))
+    if independent and not same and not ({v for p in group.prims for v in reads(p)} & set(reads(prim))):
         return False
     if isinstance(prim, Reduce):
         if _folds(prim):
@@ -348,7 +380,7 @@ def _aligned(group: _Group, trial: _Group, prim: Prim, *, row_result: bool) -> b
         for view in reads(earlier):
             if view.buffer == out.buffer and _axes(view) != _axes(out):
                 return False
-        if any(w.buffer == out.buffer for w in writes(earlier)):
+        if any(w.buffer == out.buffer for w in writes(earlier)) and not trial.parted(out.buffer):
             return False
     return True
 
@@ -363,11 +395,7 @@ def _is_dense(view: View) -> bool:
 
 def _is_dense_like(view: View, group: _Group) -> bool:
     """Same order of elements as the primitive that wrote the buffer."""
-    for prim in group.prims:
-        for out in writes(prim):
-            if out.buffer == view.buffer:
-                return _axes(out) == _axes(view)
-    return False
+    return any(out.buffer == view.buffer and _axes(out) == _axes(view) for p in group.prims for out in writes(p))
 
 
 def _repeats_rows(view: View, rows: int, cols: int) -> bool:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from neuroncore.compiler.constants import Run, constant, runs
 from neuroncore.compiler.decompose import INTEGERS, axes_of, axis_last, tensor
+from neuroncore.compiler.ir import Operand
 from neuroncore.compiler.lowering import Builder, NotLowered, lowering
 from neuroncore.compiler.topk import LONGEST
 from neuroncore.compiler.views import View, contiguous
 
-#: Larger than any index along an axis, and exact in fp32.
-_BEYOND = float(2**24)
-#: Longest axis of a cumulative sum, which is a product with a triangle of ones.
-_LONGEST_SUM = 8192
+#: Integers that fp32 does not hold exactly.
+_WIDE = frozenset({"int32", "int64", "uint32"})
 #: Most results of a topk: they are found eight at a time.
-_MOST_CHOSEN = 1024
+_MOST_CHOSEN = 4096
 
 
 # -- gathers -------------------------------------------------------------------------------------------------
@@ -64,30 +67,103 @@ def _wrapped(b: Builder, index: View, size: int) -> View:
     return b.map("select", negative, b.map("add", index, float(size), dtype="int32"), index, dtype="int32")
 
 
-def _flat_index(b: Builder, view: View, indices: Sequence[Any]) -> tuple[int, View]:
-    """Leading position of a run of index tensors and the one index into the axes they name, as one."""
+def _index_first(b: Builder, view: View, indices: Sequence[Any]) -> tuple[View, list[int]]:
+    """The tensor with its indexed axes together, and where they went; as torch does, in front if others are between."""
     places = [i for i, v in enumerate(indices) if v is not None]
-    if not places or places != list(range(places[0], places[-1] + 1)):
-        raise NotLowered("index tensors with whole axes between")
+    if not places:
+        raise NotLowered("an index of nothing")
+    if places == list(range(places[0], places[-1] + 1)):
+        return view, places
+    order = (*places, *(a for a in range(len(view.shape)) if a not in places))
+    return view.permute(order), list(range(len(places)))
+
+
+def _flat_index(b: Builder, view: View, places: Sequence[int], indices: Sequence[Any]) -> View:
+    """The one index into the axes `places`, as one axis, that several index tensors are."""
     flat: View | None = None
-    for place in places:
+    for place, index in zip(places, indices, strict=True):
         size = view.shape[place]
-        one = _wrapped(b, tensor(b, indices[place]), size)
+        one = _wrapped(b, tensor(b, index), size)
         flat = one if flat is None else b.map("add", b.map("multiply", flat, float(size), dtype="int32"), one,
                                               dtype="int32")  # fmt: skip
     assert flat is not None
-    return places[0], flat
+    return flat
+
+
+def _known(b: Builder, view: View, indices: Sequence[Any]) -> list[tuple[int, list[Run]]] | None:
+    """For every indexed axis the runs of an index that depends on no input, where each has an axis of its own."""
+    given = [(place, constant(b.graph, v)) for place, v in enumerate(indices) if v is not None]
+    if not given or any(array is None or not array.size for _, array in given):
+        return None
+    places = [place for place, _ in given]
+    if places != list(range(places[0], places[-1] + 1)):
+        return None
+    rank = max(array.ndim for _, array in given if array is not None)
+    if rank != len(given):
+        return None
+    found = []
+    for number, (place, array) in enumerate(given):
+        assert array is not None
+        shape = (1,) * (rank - array.ndim) + array.shape
+        if any(n != 1 for axis, n in enumerate(shape) if axis != number):
+            return None
+        size = view.shape[place]
+        flat = np.where(array.reshape(-1) < 0, array.reshape(-1) + size, array.reshape(-1))
+        pieces = runs(flat)
+        if pieces is None or flat.min() < 0 or flat.max() >= size:
+            return None
+        found.append((place, pieces))
+    return found
+
+
+def _part(view: View, axis: int, start: int, step: int, count: int) -> View:
+    """`count` elements along an axis; a step of zero repeats one."""
+    if step == 0:
+        one = view.slice(axis, start, start + 1)
+        return one.expand(tuple(count if a == axis else n for a, n in enumerate(one.shape)))
+    return view.slice(axis, start, start + step * (count - 1) + 1, step)
+
+
+def _taken(b: Builder, view: View, known: list[tuple[int, list[Run]]]) -> View:
+    """Elements by known indices along some axes: a copy for every combination of their runs."""
+    out = b.temp(b.spec().shape, b.spec().dtype)
+    for pieces in product(*(pieces for _, pieces in known)):
+        source, part = view, out
+        for (axis, _), piece in zip(known, pieces, strict=True):
+            source = _part(source, axis, piece.source, piece.stride, piece.count)
+            part = _part(part, axis, piece.first, piece.step, piece.count)
+        b.write("copy", (source,), part)
+    return out
+
+
+def _returned(b: Builder, g: View, axis: int, pieces: list[Run], size: int) -> View:
+    """The gradient of `_taken`: every element the sum of what was read from it."""
+    shape = tuple(size if a == axis else n for a, n in enumerate(g.shape))
+    out = b.dense(shape, "fp32")
+    b.write("copy", (0.0,), out)
+    for piece in pieces:
+        part = _part(g, axis, piece.first, piece.step, piece.count)
+        stride, count = piece.stride, piece.count
+        if not stride:
+            part, stride, count = b.reduce("add", part, (axis,), keepdim=True), 1, 1
+        place = _part(out, axis, piece.source, stride, count)
+        b.write("add", (place, part), place)
+    return out
 
 
 @lowering("index", "_unsafe_index")
 def _index(b: Builder, x: Any, indices: Sequence[Any]) -> View:
     view = tensor(b, x)
-    place, flat = _flat_index(b, view, indices)
-    count = sum(v is not None for v in indices)
+    known = _known(b, view, indices)
+    if known is not None:
+        return _taken(b, view, known)
+    view, places = _index_first(b, view, indices)
+    flat = _flat_index(b, view, places, [v for v in indices if v is not None])
+    first, count = places[0], len(places)
     merged = b.reshape(
-        view, (*view.shape[:place], prod(view.shape[place : place + count]), *view.shape[place + count :])
+        view, (*view.shape[:first], prod(view.shape[first : first + count]), *view.shape[first + count :])
     )
-    return b.reshape(_select_rows(b, merged, place, flat), b.spec().shape)
+    return b.reshape(_select_rows(b, merged, first, flat), b.spec().shape)
 
 
 def _places(b: Builder, shape: tuple[int, ...], dim: int, index: View) -> View:
@@ -105,17 +181,33 @@ def _gather(b: Builder, x: Any, dim: int, index: Any, *, sparse_grad: bool = Fal
     view, where = tensor(b, x), tensor(b, index)
     if not view.shape or not where.elements:
         raise NotLowered("gather of a scalar or of nothing")
+    if _by_row(view, dim, where) and view.shape[-1] * where.shape[-1] <= _COMPARED and b.dtype(view) not in _WIDE:
+        return _gather_by_row(b, view, where)
     flat = _places(b, view.shape, dim, where)
     table = b.reshape(view, (view.elements, 1))
     return b.reshape(_rows(b, table, flat, b.dtype(view)), b.spec().shape)
 
 
+def _gather_by_row(b: Builder, view: View, where: View) -> View:
+    """The one element of a row that stands where the index says: the sum of all, the others hidden."""
+    places = b.iota(view.shape, (*(0,) * (len(view.shape) - 1), 1))
+    out = b.temp(b.spec().shape, b.spec().dtype)
+    for number in range(where.shape[-1]):
+        here = b.map("equal", places, where.slice(-1, number, number + 1), dtype="uint8")
+        found = b.reduce("add", b.map("select", here, view, 0.0, shape=view.shape), (-1,), keepdim=True)
+        b.write("copy", (found,), out.slice(-1, number, number + 1))
+    return out
+
+
 # -- scatters ------------------------------------------------------------------------------------------------
 
 
-def _table(b: Builder, view: View, shape: tuple[int, ...]) -> View:
-    """A contiguous copy to scatter to."""
-    out = b.copy(view)
+def _table(b: Builder, view: View, shape: tuple[int, ...], *, add: bool) -> View:
+    """A contiguous copy to scatter to; 64-bit integers in 32 bits, as an indexed copy does not convert."""
+    dtype = b.dtype(view)
+    if add and dtype in INTEGERS:
+        raise NotLowered("integers added up by index")
+    out = b.copy(view, "int32" if dtype == "int64" else None)
     table = out.reshape(shape)
     assert table is not None
     return table
@@ -140,24 +232,29 @@ def _embedding_backward(
     return table
 
 
+def _typed(b: Builder, view: View) -> View:
+    """In the dtype of the result."""
+    return view if b.dtype(view) == b.spec().dtype else b.map("copy", view, dtype=b.spec().dtype)
+
+
 def _scatter_rows(b: Builder, x: Any, dim: int, index: Any, src: Any, *, add: bool, factor: float = 1.0) -> View:
     view, values = tensor(b, x), tensor(b, src)
     where = b.reshape(tensor(b, index), (tensor(b, index).elements,))
     if not view.shape:
         raise NotLowered("rows of a scalar")
-    if b.dtype(view) in INTEGERS:
-        raise NotLowered("scatter of integers")
     # The indexed axis first, the others as a row of it.
     dim %= len(view.shape)
     order = (dim, *(axis for axis in range(len(view.shape)) if axis != dim))
     back = tuple(order.index(axis) for axis in range(len(order)))
     view, values = view.permute(order), values.permute(order) if len(values.shape) == len(order) else values
-    table = _table(b, view, (view.shape[0], prod(view.shape[1:])))
+    table = _table(b, view, (view.shape[0], prod(view.shape[1:])), add=add)
+    if b.dtype(values) != b.dtype(table):
+        values = b.map("copy", values, dtype=b.dtype(table))
     values = values.expand((where.elements, *view.shape[1:]))
     if factor != 1.0:
-        values = b.map("multiply", values, factor, dtype=b.dtype(view))
+        values = b.map("multiply", values, factor, dtype=b.dtype(table))
     b.scatter(table, where, b.reshape(values, (where.elements, table.shape[1])), add=add)
-    return b.reshape(table, view.shape).permute(back)
+    return _typed(b, b.reshape(table, view.shape).permute(back))
 
 
 @lowering("index_add")
@@ -173,18 +270,32 @@ def _index_copy(b: Builder, x: Any, dim: int, index: Any, source: Any) -> View:
 @lowering("index_put", "_index_put_impl", "_unsafe_index_put")
 def _index_put(b: Builder, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, *_: Any) -> View:
     view, src = tensor(b, x), tensor(b, values)
-    if b.dtype(view) in INTEGERS:
-        raise NotLowered("scatter of integers")
-    place, flat = _flat_index(b, view, indices)
-    if place:
-        raise NotLowered("rows along another axis than the first")
-    count = sum(v is not None for v in indices)
-    rest = view.shape[count:]
-    table = _table(b, view, (prod(view.shape[:count]), prod(rest)))
-    rows = src.expand((*flat.shape, *rest))
-    rows = b.map("copy", rows, dtype=b.dtype(view)) if b.dtype(src) != b.dtype(view) else rows
+    known = _known(b, view, indices) if accumulate else None
+    if known is not None:
+        size = {axis: sum(piece.count for piece in pieces) for axis, pieces in known}
+        g = src.expand(tuple(size.get(axis, n) for axis, n in enumerate(view.shape)))
+        for axis, pieces in reversed(known):
+            g = _returned(b, g, axis, pieces, view.shape[axis])
+        return b.map("add", view, g, dtype=b.spec().dtype)
+    moved, places = _index_first(b, view, indices)
+    rank, first, count = len(view.shape), places[0], len(places)
+    given = [i for i, v in enumerate(indices) if v is not None]
+    lead = [a for a in range(rank) if a not in given]
+    # The table: indexed axes in front, then the others.
+    order = (*given, *lead)
+    flat = _flat_index(b, view, given, [v for v in indices if v is not None])
+    rest = tuple(view.shape[a] for a in lead)
+    table = _table(b, view.permute(order), (prod(view.shape[a] for a in given), prod(rest)), add=accumulate)
+    # Values have the index's axes where the indexed ones are, in front when others lie between those.
+    before, wide = moved.shape[:first], len(flat.shape)
+    rows = src.expand((*before, *flat.shape, *moved.shape[first + count :]))
+    rows = rows.permute((
+        *range(first, first + wide), *range(first), *range(first + wide, len(rows.shape)),
+    ))  # fmt: skip
+    rows = b.map("copy", rows, dtype=b.dtype(table)) if b.dtype(src) != b.dtype(table) else rows
     b.scatter(table, b.reshape(flat, (flat.elements,)), b.reshape(rows, (flat.elements, prod(rest))), add=accumulate)
-    return b.reshape(table, b.spec().shape)
+    shaped = b.reshape(table, tuple(view.shape[a] for a in order))
+    return _typed(b, shaped.permute(tuple(order.index(a) for a in range(rank))))
 
 
 @lowering("scatter_add")
@@ -199,18 +310,46 @@ def _scatter(b: Builder, x: Any, dim: int, index: Any, src: Any, *, reduce: str 
     return _scatter_elements(b, x, dim, index, src, add=False)
 
 
+#: Places of a row up to which a row's own scatter or gather compares every place with every index.
+_COMPARED = 512
+#: Indices of a row up to which it does.
+_FEW = 64
+
+
+def _by_row(view: View, dim: int, index: View) -> bool:
+    """Whether elements move within short rows, by few indices each: comparing all beats a transfer per element."""
+    rank = len(view.shape)
+    same = rank == len(index.shape) and view.shape[:-1] == index.shape[:-1]
+    return same and rank > 1 and dim % rank == rank - 1 and index.shape[-1] <= _FEW and view.shape[-1] <= _COMPARED
+
+
 def _scatter_elements(b: Builder, x: Any, dim: int, index: Any, src: Any, *, add: bool) -> View:
     view, where, values = tensor(b, x), tensor(b, index), b.arg(src)
-    if not view.shape or not where.elements or b.dtype(view) in INTEGERS:
-        raise NotLowered("scatter of integers, to a scalar or of nothing")
+    if not view.shape or not where.elements:
+        raise NotLowered("scatter to a scalar or of nothing")
     if isinstance(values, View):
         for axis, size in enumerate(where.shape):
             values = values.slice(axis, 0, size)
+    if _by_row(view, dim, where) and b.dtype(view) not in _WIDE:
+        return _scatter_by_row(b, view, where, values, add=add)
     flat = _places(b, view.shape, dim, where)
-    table = _table(b, view, (view.elements, 1))
-    rows = b.map("copy", values, dtype=b.dtype(view), shape=where.shape)
+    table = _table(b, view, (view.elements, 1), add=add)
+    rows = b.map("copy", values, dtype=b.dtype(table), shape=where.shape)
     b.scatter(table, flat, b.reshape(rows, (where.elements, 1)), add=add)
-    return b.reshape(table, b.spec().shape)
+    return _typed(b, b.reshape(table, b.spec().shape))
+
+
+def _scatter_by_row(b: Builder, view: View, where: View, values: Operand, *, add: bool) -> View:
+    """Index after index, every place of a row is compared with it."""
+    places = b.iota(view.shape, (*(0,) * (len(view.shape) - 1), 1))
+    result: View = view
+    for number in range(where.shape[-1]):
+        value = values.slice(-1, number, number + 1) if isinstance(values, View) else values
+        here = b.map("equal", places, where.slice(-1, number, number + 1), dtype="uint8")
+        new = b.map("add", result, value) if add else value
+        dtype = b.spec().dtype if number == where.shape[-1] - 1 else "fp32"
+        result = b.map("select", here, new, result, dtype=dtype, shape=view.shape)
+    return result
 
 
 # -- parts of tensors and their gradients --------------------------------------------------------------------
@@ -310,13 +449,12 @@ def _flip(b: Builder, x: Any, dims: Sequence[int]) -> View:
 def _extreme(b: Builder, x: View, dim: int, fn: str, *, keepdim: bool, value: str, index: str) -> tuple[View, View]:
     """The largest or smallest element along an axis and the first place where it is."""
     view, _ = axis_last(b, x, dim)
-    if view.shape[-1] >= _BEYOND or b.dtype(x) in INTEGERS:
-        raise NotLowered("index of an extreme of integers or of a very long axis")
-    found = b.reduce(fn, view, (-1,), keepdim=True)
-    equal = b.map("equal", view, found, dtype="uint8")
-    column = b.iota(view.shape, (*(0,) * (len(view.shape) - 1), 1))
-    places = b.map("select", equal, b.map("copy", column), _BEYOND)
-    first = b.reduce("min", places, (-1,), keepdim=True)
+    if view.shape[-1] > LONGEST or b.dtype(x) in _WIDE:
+        raise NotLowered("index of an extreme of wide integers or of a very long axis")
+    if b.dtype(x) in INTEGERS:
+        view = b.map("copy", view)
+    rows = b.reshape(view, (view.elements // view.shape[-1], view.shape[-1]))
+    found, first = b.topk(rows, 1, largest=fn == "max")
     shape = tuple(1 if a == dim % len(x.shape) else n for a, n in enumerate(x.shape))
     if not keepdim:
         shape = tuple(n for a, n in enumerate(x.shape) if a != dim % len(x.shape))
@@ -363,17 +501,67 @@ def _topk(b: Builder, x: Any, k: int, dim: int = -1, largest: bool = True, *_: A
     return [b.reshape(one, (*lead, k)).permute(back) for one in found]
 
 
-@lowering("cumsum")
-def _cumsum(b: Builder, x: Any, dim: int, *, dtype: Any = None) -> View:
+def _sorted(b: Builder, x: Any, dim: int, *, descending: bool) -> tuple[list[View], tuple[int, ...]]:
+    """Values and places in order along an axis, that axis last, and the order of axes that undoes it."""
+    view = tensor(b, x)
+    if not view.shape or not view.elements:
+        raise NotLowered("sorting a scalar or nothing")
+    if b.dtype(view) in INTEGERS:
+        raise NotLowered("sorting integers: engines compare in fp32")
+    view, back = axis_last(b, view, dim)
+    size = view.shape[-1]
+    if size > _MOST_CHOSEN:
+        raise NotLowered(f"sorting {size} elements: eight are found at a time")
+    rows = b.reshape(view, (view.elements // size, size))
+    return [b.reshape(one, view.shape) for one in b.topk(rows, size, largest=descending)], back
+
+
+@lowering("sort")
+def _sort(b: Builder, x: Any, *given: Any, **named: Any) -> list[View]:
+    """(dim, descending), or (stable, dim, descending): equal elements keep their order here in any case."""
+    if b.node.target.endswith("stable"):
+        given = given[1:]
+    dim = given[0] if given else named.get("dim", -1)
+    descending = given[1] if len(given) > 1 else named.get("descending", False)
+    found, back = _sorted(b, x, dim, descending=bool(descending))
+    return [one.permute(back) for one in found]
+
+
+@lowering("median", "kthvalue")
+def _ranked(b: Builder, x: Any, *given: Any) -> Any:
+    """The k-th smallest; a median is the lower of the two in the middle."""
+    view = tensor(b, x)
+    if "median" in b.node.target:
+        if len(b.node.outputs) == 1:
+            found, _ = _sorted(b, b.reshape(view, (view.elements,)), 0, descending=False)
+            return b.map("copy", found[0].select(0, (view.elements - 1) // 2), dtype=b.spec().dtype)
+        dim, keepdim = given[0], len(given) > 1 and given[1]
+        place = (view.shape[dim] - 1) // 2
+    else:
+        place, dim, keepdim = given[0] - 1, given[1] if len(given) > 1 else -1, len(given) > 2 and given[2]
+    found, back = _sorted(b, x, dim, descending=False)
+    chosen = [one.slice(-1, place, place + 1).permute(back) for one in found]
+    return [one if keepdim else one.squeeze((dim % len(view.shape),)) for one in chosen]
+
+
+# -- recurrences along an axis -------------------------------------------------------------------------------
+
+
+def _scanned(b: Builder, x: Any, dim: int, fn: str) -> View:
     source = tensor(b, x)
     if not source.shape or not source.elements:
         return b.map("copy", source, dtype=b.spec().dtype)
     view, back = axis_last(b, source, dim)
     size = view.shape[-1]
-    if size > _LONGEST_SUM:
-        raise NotLowered(f"cumulative sum over more than {_LONGEST_SUM} elements")
-    triangle = b.map("less_equal", b.iota((size, size), (1, -1)), 0.0)
-    rows = b.map("copy", view, dtype="fp32") if b.dtype(view) != "fp32" else view
-    rows = b.reshape(rows, (1, prod(view.shape[:-1]), size))
-    total = b.reshape(b.contract(rows, triangle.unsqueeze(0), "fp32"), view.shape)
-    return b.map("copy", total.permute(back), dtype=b.spec().dtype)
+    rows = b.reshape(view, (view.elements // size, size))
+    return b.map("copy", b.reshape(b.scan(fn, rows, b.spec().dtype), view.shape).permute(back), dtype=b.spec().dtype)
+
+
+@lowering("cumsum")
+def _cumsum(b: Builder, x: Any, dim: int, *, dtype: Any = None) -> View:
+    return _scanned(b, x, dim, "add")
+
+
+@lowering("cumprod")
+def _cumprod(b: Builder, x: Any, dim: int, *, dtype: Any = None) -> View:
+    return _scanned(b, x, dim, "multiply")

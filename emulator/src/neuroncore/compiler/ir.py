@@ -217,6 +217,17 @@ class TopK:
 
 
 @dataclass(frozen=True)
+class Scan:
+    """out[r, i] = out[r, i-1] fn src[r, i] along every row of src [rows, n], in fp32; fn is add or multiply."""
+
+    fn: str
+    src: View
+    out: View
+    op: str
+    source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
 class Pool:
     """Windows of planes, by `form`, every view [planes, height, width] and contiguous.
 
@@ -274,6 +285,7 @@ Prim = (
     | Attend
     | AttendGradient
     | TopK
+    | Scan
     | Pool
     | Estimate
 )
@@ -292,7 +304,7 @@ def reads(prim: Prim) -> Iterator[View]:
     """The views a primitive reads."""
     if isinstance(prim, Map):
         yield from (v for v in prim.ins if isinstance(v, View))
-    elif isinstance(prim, Reduce | Move | TopK):
+    elif isinstance(prim, Reduce | Move | TopK | Scan):
         yield prim.src
     elif isinstance(prim, Contract):
         yield from (prim.a, prim.b)
@@ -315,7 +327,7 @@ def reads(prim: Prim) -> Iterator[View]:
 
 def writes(prim: Prim) -> Iterator[View]:
     """The views a primitive writes."""
-    if isinstance(prim, Map | Reduce | Contract | Convolve):
+    if isinstance(prim, Map | Reduce | Contract | Convolve | Scan):
         yield prim.out
     elif isinstance(prim, Scatter | ScatterAdd):
         yield prim.table
@@ -369,6 +381,8 @@ def format_prim(prim: Prim) -> str:
         outs, ins = (", ".join(map(format_view, views)) for views in (prim.outs, prim.ins))
         shape = f"kernel={prim.kernel}, stride={prim.stride}, padding={prim.padding}, dilation={prim.dilation}"
         return f"{outs} = pool_{prim.form}({ins}, {shape})  # {prim.op}"
+    if isinstance(prim, Scan):
+        return f"{format_view(prim.out)} = scan_{prim.fn}({format_view(prim.src)})  # {prim.op}"
     if isinstance(prim, TopK):
         outs = ", ".join(map(format_view, writes(prim)))
         return f"{outs} = {'largest' if prim.largest else 'smallest'}({format_view(prim.src)})  # {prim.op}"

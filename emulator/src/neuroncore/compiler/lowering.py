@@ -27,6 +27,7 @@ from neuroncore.compiler.ir import (
     Pool,
     Prim,
     Reduce,
+    Scan,
     Scatter,
     ScatterAdd,
     TopK,
@@ -335,6 +336,12 @@ class Builder:
             Pool(form, ins, outs, kernel, stride, padding, dilation, node.target, divisor, padded, node.source)
         )
 
+    def scan(self, fn: str, src: View, dtype: str) -> View:
+        """A recurrence along the rows of a matrix; see `ir.Scan`."""
+        out = self.dense(src.shape, dtype)
+        self.prims.append(Scan(fn, src, out, self.node.target, self.node.source))
+        return out
+
     def topk(self, src: View, k: int, *, largest: bool) -> tuple[View, View]:
         """Values [rows, k] in the dtype of `src` and indices, int64, of a matrix's rows; see `ir.TopK`."""
         shape = (src.shape[0], k)
@@ -550,7 +557,7 @@ def map_views(prim: Prim, change: Callable[[Operand], Any]) -> Prim:
         return replace(prim, src=change(prim.src), weight=change(prim.weight), out=change(prim.out), bias=bias)
     if isinstance(prim, Pool):
         return replace(prim, ins=tuple(map(change, prim.ins)), outs=tuple(map(change, prim.outs)))
-    if isinstance(prim, Attend | AttendGradient | TopK):
+    if isinstance(prim, Attend | AttendGradient | TopK | Scan):
         views = {f.name: getattr(prim, f.name) for f in fields(prim)}
         return replace(prim, **{name: change(v) for name, v in views.items() if isinstance(v, View)})
     return replace(prim, reads=tuple(map(change, prim.reads)), writes=tuple(map(change, prim.writes)))

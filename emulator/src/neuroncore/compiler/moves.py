@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ __all__ = ["estimate_ns", "tile_estimate", "tile_fold", "tile_gather", "tile_mov
 
 _PARTITIONS = 128
 _ROW_BYTES = 16_384
+#: A transfer of short rows: large enough that it outlasts the interval between starts, small enough to overlap.
+_TRANSFER_BYTES = 2**20
 
 
 def tile_move(tiler: Tiler, kernel: Kernel) -> None:
@@ -48,27 +51,43 @@ def tile_move(tiler: Tiler, kernel: Kernel) -> None:
         others = [i for i in range(len(sizes)) if i != axis]
         looped, free = others[: max(0, len(others) - 3)], others[max(0, len(others) - 3) :]
         source, target = tiler.tensor(prim.src.buffer), tiler.tensor(prim.dst.buffer)
+        row_bytes = size * prod(sizes[i] for i in free)
         with tiler.builder.op(prim.op, prim.source):
             for index in _indices([sizes[i] for i in looped]):
                 base_src = prim.src.offset + sum(n * src[i] for n, i in zip(index, looped, strict=True))
                 base_dst = prim.dst.offset + sum(n * dst[i] for n, i in zip(index, looped, strict=True))
-                for start in range(0, sizes[axis], _PARTITIONS):
-                    rows = min(_PARTITIONS, sizes[axis] - start)
+                for start, rows, each in _transfers(sizes[axis], row_bytes):
+                    groups = [(strides, offset + start * strides[axis]) for strides, offset in (
+                        (dst, base_dst), (src, base_src)
+                    )]  # fmt: skip
+                    to, origin = (
+                        tensor.access(
+                            rows,
+                            (
+                                *(((strides[axis], each),) if each > 1 else ()),
+                                *((strides[i], sizes[i]) for i in free),
+                            )
+                            or ((1, 1),),
+                            offset=offset,
+                            partition_stride=each * strides[axis],
+                        )
+                        for tensor, (strides, offset) in zip((target, source), groups, strict=True)
+                    )
                     with tiler.iteration():
-                        tiler.emit(
-                            "dma_copy",
-                            engine="Sync",
-                            dst=target.access(
-                                rows, tuple((dst[i], sizes[i]) for i in free) or ((1, 1),),
-                                offset=base_dst + start * dst[axis],
-                                partition_stride=dst[axis],
-                            ),
-                            src=source.access(
-                                rows, tuple((src[i], sizes[i]) for i in free) or ((1, 1),),
-                                offset=base_src + start * src[axis],
-                                partition_stride=src[axis],
-                            ),
-                        )  # fmt: skip
+                        tiler.emit("dma_copy", engine="Sync", dst=to, src=origin)
+
+
+def _transfers(count: int, row_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """`count` rows as (first, groups, rows of a group): starts of transfers are far apart, so short rows share."""
+    each = max(1, min(count // _PARTITIONS, _TRANSFER_BYTES // (_PARTITIONS * row_bytes)))
+    start = 0
+    while start < count:
+        left = count - start
+        if left < each * _PARTITIONS:
+            each = max(1, left // _PARTITIONS)
+        rows = min(_PARTITIONS, left // each)
+        yield start, rows, each
+        start += rows * each
 
 
 def _spread(

@@ -43,7 +43,7 @@ def _dropout_backward(b: Builder, grad: Any, mask: Any, scale: float) -> View:
     return b.map("multiply", scaled, tensor(b, mask), dtype=b.spec().dtype)
 
 
-@lowering("uniform", "rand")
+@lowering("uniform", "rand", "rand_like")
 def _fill_uniform(b: Builder, x: Any, low: float = 0.0, high: float = 1.0, **named: Any) -> View:
     low, high = named.get("from", low), named.get("to", high)
     if b.node.target.replace("::", ".").startswith("aten.rand"):
@@ -52,7 +52,7 @@ def _fill_uniform(b: Builder, x: Any, low: float = 0.0, high: float = 1.0, **nam
     return b.map("add", scaled, float(low), dtype=b.spec().dtype)
 
 
-@lowering("normal", "normal_functional", "randn")
+@lowering("normal", "normal_functional", "randn", "randn_like")
 def _fill_normal(b: Builder, x: Any, mean: Any = 0.0, std: Any = 1.0, **_: Any) -> View:
     """Box and Muller: sqrt(-2 log u) sin(2 pi v)."""
     if b.node.target.replace("::", ".").startswith("aten.randn"):
@@ -73,3 +73,15 @@ def _bernoulli(b: Builder, x: Any, p: Any = None, **_: Any) -> View:
         return _below(b, spec.shape, float(p), spec.dtype)
     chance = tensor(b, x if p is None else p)
     return b.map("less", _uniform(b, spec.shape), chance, dtype=spec.dtype, shape=spec.shape)
+
+
+@lowering("randint", "randint_like")
+def _integers(b: Builder, *given: Any, **_: Any) -> View:
+    """Whole numbers from low (default 0) up to, not including, high."""
+    numbers = [v for v in given if isinstance(v, int)]
+    low, high = (0, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
+    if high - low > 2**24:
+        raise NotLowered("random integers from a range of more than 24 bits")
+    scaled = b.map("multiply", _uniform(b, b.spec().shape), float(high - low))
+    whole = b.map("subtract", scaled, b.map("mod", scaled, 1.0))
+    return b.map("add", whole, float(low), dtype=b.spec().dtype)

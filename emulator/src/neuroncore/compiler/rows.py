@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from neuroncore.compiler.fuse import Kernel, Layout, layout_of, tile_bytes
 from neuroncore.compiler.hbm import merged, pieces, row_loops
 from neuroncore.compiler.ir import Map, Reduce, reads, writes
+from neuroncore.compiler.joint import Joint, join
 from neuroncore.compiler.select import Argument, Key, Selection, Step, select
 from neuroncore.compiler.views import View, collapse
 from neuroncore.graph import DTYPE_BYTES
@@ -175,22 +176,37 @@ def _cost(tiler: Tiler, outside: list[View], kernel: Kernel, rows: int, cols: in
     queues = {True: 0.0, False: 0.0}
     moved = 0
     once = 0.0
+    layouts: list[tuple[View, Layout]] = []
     for view in outside:
         layout = layout_of(view, rows, cols)
         assert layout is not None
+        layouts.append((view, layout))
+    for stored in (False, True):
+        parts = [(v, v.buffer, layout) for v, layout in layouts if (v.buffer in own) == stored]
+        for joint, views in _joined(tiler, parts, whole=stored):
+            layouts = [(v, layout) for v, layout in layouts if v not in views] + [(views[0], joint.layout)]
+    for view, layout in layouts:
+        columns = prod(n for n, _ in layout.cols)
         dtype = tiler.kernels.buffers[view.buffer].dtype
-        alone = transfer_ns(target, layout, height, cols, dtype)
-        transfers = sum(1 for _ in pieces(layout, 0, height, 0, 1 if layout.by_row else cols))
+        alone = transfer_ns(target, layout, height, columns, dtype)
+        transfers = sum(1 for _ in pieces(layout, 0, height, 0, 1 if layout.by_row else columns))
         interval = target.dma_queue_interval_ns if tiles > 1 or transfers > 1 else 0.0
         spent = max(alone, transfers * interval)
         if layout.by_column:
             once += spent
             continue
         queues[view.buffer in own] += spent
-        moved += height * (1 if layout.by_row else cols) * DTYPE_BYTES[dtype]
+        moved += height * (1 if layout.by_row else columns) * DTYPE_BYTES[dtype]
     transfer = max(*queues.values(), moved / target.dma_bytes_per_second * 1e9)
     compute = len(kernel.prims) * max(64, cols) / target.vector_clock_hz * 1e9
     return tiles * max(transfer, compute) + sum(queues.values()) + once + compute
+
+
+def _joined(
+    tiler: Tiler, parts: list[tuple[View, int, Layout]], *, whole: bool
+) -> list[tuple[Joint, tuple[View, ...]]]:
+    buffers = tiler.kernels.buffers
+    return join(tiler.target, parts, lambda view: DTYPE_BYTES[buffers[view.buffer].dtype], whole=whole)
 
 
 def transfer_ns(target: Target, layout: Layout, height: int, cols: int, dtype: str) -> float:
@@ -200,7 +216,7 @@ def transfer_ns(target: Target, layout: Layout, height: int, cols: int, dtype: s
         run, count = size, 1
     else:
         inner, stride = layout.cols[-1] if layout.cols else (1, 1)
-        run = min(inner, cols) * size if stride == 1 else size
+        run = max(1, min(inner, cols)) * size if stride == 1 else size
         count = max(1, cols * size // run)
     engines = max(1, min(target.dma_engines, -(-height // target.dma_rows_per_engine_group)))
     per_row = max(target.dma_row_min_ns, run / target.dma_engine_bytes_per_second * 1e9)
@@ -412,7 +428,7 @@ class StepEmitter:
                 reduce_op="add",
             )
             return
-        self.tiler.emit("tensor_reduce", dst=dst, data=data, op=step.fn, axes=1, negate=step.negate)
+        self.tiler.emit("tensor_reduce", dst=dst, data=data, op=step.fn, axes=len(data.free), negate=step.negate)
         if step.fn != "add" or step.negate:
             self._busy("Vector", columns)
 
@@ -487,10 +503,47 @@ class _Rows(StepEmitter):
                     assert layout is not None
                     self.layouts[key] = layout
         self.persistent = self._persistent()
+        self.joints: list[Joint] = []
+        #: Value → number of its joint and of its part in it.
+        self.joined: dict[Key, tuple[int, int]] = {}
+        if self.chunks == 1 and self.shape.width == self.shape.cols:
+            self._join()
         self.dead: set[Key] = set()
         self.slot_of, self.depth = self._slots()
         #: Iterations after which slots and engine choices repeat.
         self.cycle = self.depth * -(-4 // self.depth)
+
+    def _join(self) -> None:
+        """Find what is loaded and what is stored together."""
+        buffers, target = self.tiler.kernels.buffers, self.tiler.target
+        loads, stores = [], []
+        # A reduction over each of several rows in a partition needs them as they are.
+        reduced = {s.x for s in self.selection.steps if s.form == "reduce"} if self.row_width > 1 else set()
+        for key, layout in self.layouts.items():
+            view = key[1]
+            assert isinstance(view, View)
+            if key in self.persistent or key in reduced:
+                continue
+            if not self.selection.by_row[key] and not buffers[view.buffer].made:
+                loads.append((key, view.buffer, layout))
+        for key, view in self.selection.stores:
+            stored = self._layout(view, self.selection.by_row[key])
+            if not self.selection.by_row[key] and stored is not None and key not in reduced:
+                stores.append((key, view.buffer, stored))
+        where = {key: buffer for key, buffer, _ in (*loads, *stores)}
+        room = target.sbuf_usable_bytes_per_partition // 4
+        for parts, whole in ((loads, False), (stores, True)):
+            for joint, keys in join(target, parts, lambda k: DTYPE_BYTES[buffers[where[k]].dtype], whole=whole):
+                size = joint.width * DTYPE_BYTES[self.selection.dtypes[keys[0]]]
+                if size > room or any(key in self.joined for key in keys):
+                    continue
+                self.joined |= {key: (len(self.joints), number) for number, key in enumerate(keys)}
+                self.joints.append(joint)
+                room -= size
+
+    def _slot_key(self, key: Key) -> Key:
+        """What a value's slot belongs to: itself, or the rows it is a part of."""
+        return ("joint", self.joined[key][0]) if key in self.joined else key
 
     def _layout(self, view: View, by_row: bool) -> Layout | None:
         """A view as this kernel's matrix; one value per row becomes `packed` values per bundle of rows."""
@@ -532,6 +585,9 @@ class _Rows(StepEmitter):
         return chosen
 
     def _bytes(self, key: Key) -> int:
+        if key[0] == "joint":
+            part = next(k for k, (number, _) in self.joined.items() if number == key[1])
+            return self.joints[int(str(key[1]))].width * DTYPE_BYTES[self.selection.dtypes[part]]
         size = DTYPE_BYTES[self.selection.dtypes[key]]
         return size * self.row_width if self.selection.by_row[key] else size * self.shape.width
 
@@ -547,14 +603,17 @@ class _Rows(StepEmitter):
         iterations = self.row_tiles * self.chunks
         read = {k for s in steps for k in s.inputs()} | {k for k, _ in self.selection.stores}
         self.dead = {s.out for s in steps if s.form == "activation" and s.total is not None and s.out not in read}
-        keys = [k for k in keys if k not in self.dead]
+        keys = list(dict.fromkeys(self._slot_key(k) for k in keys if k not in self.dead))
         junk = self.shape.width * 2 if self.dead or any(s.form == "reduce" and s.fn == "add" for s in steps) else 0
         slots = {key: self._name(key) for key in keys}
         total = sum(_padded(self._bytes(k)) for k in keys)
         want = min(_SLOTS, iterations)
         depth = min(want, (limit - junk) // max(1, total))
         if depth < want:
-            reused, total = self._reused(keys)
+            together = {k: slots[k] for k in keys if k[0] == "joint"}
+            reused, total = self._reused([k for k in keys if k[0] != "joint"])
+            reused |= together
+            total += sum(_padded(self._bytes(k)) for k in together)
             deeper = min(want, (limit - junk) // max(1, total))
             if deeper > depth:
                 slots, depth = reused, deeper
@@ -597,7 +656,7 @@ class _Rows(StepEmitter):
 
     def _name(self, key: Key) -> str:
         if key not in self.names:
-            kind = {"buffer": "v", "load": "x", "temp": "c"}[str(key[0])]
+            kind = {"buffer": "v", "load": "x", "temp": "c", "joint": "j"}[str(key[0])]
             self.names[key] = f"{self.prefix}_{kind}{len(self.names)}"
         return self.names[key]
 
@@ -610,11 +669,26 @@ class _Rows(StepEmitter):
             columns = self.row_width if self.selection.by_row[key] else self.shape.cols
             return self.tiler.sbuf(self._name(key), self.height, columns, dtype)
         columns = self.row_width if self.selection.by_row[key] else self.shape.width
+        if key in self.joined:
+            columns = self.joints[self.joined[key][0]].width
         number = (self.row_tile if self.selection.by_row[key] else self.iteration) % self.depth
-        tile = self.tiler.sbuf(f"{self.slot_of[key]}_{number}", self.height, _padded(columns * size) // size, dtype)
+        tile = self.tiler.sbuf(
+            f"{self.slot_of[self._slot_key(key)]}_{number}", self.height, _padded(columns * size) // size, dtype
+        )
         return tile if tile.dtype == dtype else replace(tile, dtype=dtype)
 
+    def _part(self, key: Key, parts: int) -> Access:
+        """A value that is part of joint rows."""
+        joint, part = self.joined[key]
+        offset, pattern = self.joints[joint].pattern(part)
+        return self.tile(key).access((0, parts), pattern, offset=offset)
+
+    def result(self, key: Key, parts: int, width: int) -> Access:
+        return self._part(key, parts) if key in self.joined else super().result(key, parts, width)
+
     def full(self, value: Argument, parts: int, width: int) -> Access:
+        if isinstance(value, tuple) and value in self.joined:
+            return self._part(value, parts)
         if value in self.persistent and isinstance(value, tuple) and not self.selection.by_row[value]:
             return self.tile(value).access((0, parts), ((1, width),), offset=self.chunk * self.shape.width)
         return super().full(value, parts, width)
@@ -754,9 +828,9 @@ class _Rows(StepEmitter):
         seen: set[Key] = set()
         for step in steps:
             for key in step.inputs():
-                if key[0] != "load" or key in self.persistent or key in seen:
+                if key[0] != "load" or key in self.persistent or self._slot_key(key) in seen:
                     continue
-                seen.add(key)
+                seen.add(self._slot_key(key))
                 by_row = self.selection.by_row[key]
                 if by_row and not first:
                     continue
@@ -766,8 +840,11 @@ class _Rows(StepEmitter):
     def _load(self, key: Key, row: int, parts: int, column: int, columns: int) -> None:
         view = key[1]
         assert isinstance(view, View)
-        tile = self.tile(key)
-        for piece in pieces(self.layouts[key], row, parts, column, columns):
+        tile, layout = self.tile(key), self.layouts[key]
+        if key in self.joined:
+            joint = self.joints[self.joined[key][0]]
+            layout, columns = joint.layout, joint.width
+        for piece in pieces(layout, row, parts, column, columns):
             to = tile.access((piece.row, piece.row + piece.rows), ((1, piece.columns),), offset=piece.column)
             self.tiler.fetch(view.buffer, to, piece)
 
@@ -775,13 +852,20 @@ class _Rows(StepEmitter):
         self, steps: list[Step], row: int, parts: int, column: int, columns: int, *, rows_only: bool = False
     ) -> None:
         made = {k: s for s in steps for k in s.outputs()}
+        done: set[Key] = set()
         for key, view in self.selection.stores:
+            if self._slot_key(key) in done:
+                continue
+            done.add(self._slot_key(key))
             by_row = self.selection.by_row[key]
             if key not in made or (self.chunks > 1 and by_row != rows_only and (rows_only or self._is_partial(key))):
                 continue
             width = self.row_width if by_row else columns
             layout = self._layout(view, by_row)
             assert layout is not None
+            if key in self.joined:
+                joint = self.joints[self.joined[key][0]]
+                layout, width = joint.layout, joint.width
             tile, tensor = self.tile(key), self.tiler.tensor(view.buffer)
             with self.tiler.builder.op(made[key].op, made[key].source):
                 for piece in pieces(layout, row, parts, 0 if by_row else column, width):

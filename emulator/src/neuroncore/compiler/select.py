@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from neuroncore.compiler.fuse import Kernel, Kernels, layout_of
 from neuroncore.compiler.ir import Map, Operand, Prim, Reduce, writes
-from neuroncore.compiler.views import View
+from neuroncore.compiler.views import View, collapse
 
 __all__ = ["BITWISE", "Key", "Selection", "Step", "chip_dtype", "select"]
 
@@ -92,7 +92,11 @@ class _Selector:
         self.by_row: dict[Key, bool] = {}
         self.made: dict[Key, int] = {}  # value → step that makes it
         self.uses: dict[Key, int] = {}
-        self.own: set[int] = set()  # buffers written by an earlier primitive; an input updated in place is read first
+        #: Buffers written by an earlier primitive (an input updated in place is read first): what of them.
+        self.own: dict[int, list[View]] = {}
+        written = [next(writes(p)).buffer for p in kernel.prims]
+        #: Buffers that several primitives write, a part each.
+        self.parted = {b for b in written if written.count(b) > 1}
         self.stores: list[tuple[Key, View]] = []
         self.temps = 0
         self.prim: Prim = kernel.prims[0]
@@ -103,9 +107,9 @@ class _Selector:
                 if isinstance(value, tuple):
                     self.uses[value] = self.uses.get(value, 0) + 1
             out = next(writes(prim))
-            self.own.add(out.buffer)
+            self.own.setdefault(out.buffer, []).append(out)
             if out.buffer in self.kernels.kept:
-                key: Key = ("buffer", out.buffer)
+                key = self._made(out)
                 self.uses[key] = self.uses.get(key, 0) + 1
                 self.stores.append((key, out))
         self.own.clear()
@@ -116,11 +120,21 @@ class _Selector:
             elif isinstance(prim, Reduce):
                 self._reduce(prim)
             else:  # the contraction of a product kernel: its result is already there
-                key = ("buffer", next(writes(prim)).buffer)
+                key = self._made(next(writes(prim)))
                 self.dtypes[key], self.by_row[key] = "fp32", False
-            self.own.add(next(writes(prim)).buffer)
+            self.own.setdefault(next(writes(prim)).buffer, []).append(next(writes(prim)))
         steps = tuple(s for s in self.steps if s is not None)
         return Selection(steps, self.dtypes, self.by_row, tuple(self.stores))
+
+    def _made(self, view: View) -> Key:
+        """The value that is written to a view, or read from where it was written."""
+        if view.buffer not in self.parted:
+            return ("buffer", view.buffer)
+        axes = view.offset, collapse(view.shape, (view.strides,))
+        for part in self.own.get(view.buffer, ()):
+            if (part.offset, collapse(part.shape, (part.strides,))) == axes:
+                return ("buffer", view.buffer, part)
+        return ("buffer", view.buffer, view)
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -136,7 +150,7 @@ class _Selector:
         if not isinstance(value, View):
             return value
         if value.buffer in self.own:
-            return ("buffer", value.buffer)
+            return self._made(value)
         layout = layout_of(value, self.kernel.rows, 1 if in_rows else self.kernel.cols)
         assert layout is not None
         by_row = in_rows or layout.by_row
@@ -154,7 +168,7 @@ class _Selector:
         return not isinstance(value, tuple) or self.by_row[value]
 
     def _result(self, view: View, by_row: bool) -> Key:
-        key: Key = ("buffer", view.buffer)
+        key = self._made(view)
         self.dtypes[key] = chip_dtype(self.kernels.buffers[view.buffer].dtype)
         self.by_row[key] = by_row
         return key

@@ -21,6 +21,7 @@ from neuroncore.compiler.pool import tile_pool
 from neuroncore.compiler.product import tile_product
 from neuroncore.compiler.rolled import Item, Rolled, is_round, roll, written
 from neuroncore.compiler.rows import tile_rows
+from neuroncore.compiler.scan import tile_scan
 from neuroncore.compiler.topk import tile_topk
 from neuroncore.compiler.turn import tile_turn
 from neuroncore.isa import Access, Instruction, Loop, ProgramBuilder, Tensor, Tile
@@ -276,7 +277,7 @@ class Tiler:
         {"rows": tile_rows, "product": tile_product, "move": tile_move, "fold": tile_fold, "gather": tile_gather,
          "turn": tile_turn, "scatter": tile_scatter, "convolve": tile_convolve,
          "attend": tile_attend, "attend_gradient": tile_attend_gradient,
-         "topk": tile_topk, "pool": tile_pool}[kernel.kind](self, kernel)  # fmt: skip
+         "topk": tile_topk, "scan": tile_scan, "pool": tile_pool}[kernel.kind](self, kernel)  # fmt: skip
 
 
 def _may_start(access: Access) -> bool:

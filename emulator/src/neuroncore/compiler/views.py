@@ -96,6 +96,21 @@ class View:
         one = self.slice(axis, index, index + 1)
         return one.squeeze((axis,))
 
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> View:
+        """Elements whose index along `dim2` is that along `dim1` plus `offset`; the diagonal is the last axis."""
+        rank = len(self.shape)
+        dim1, dim2 = dim1 % rank, dim2 % rank
+        rows, cols = self.shape[dim1], self.shape[dim2]
+        size = max(0, min(rows, cols - offset) if offset >= 0 else min(rows + offset, cols))
+        first = offset * self.strides[dim2] if offset >= 0 else -offset * self.strides[dim1]
+        kept = [axis for axis in range(rank) if axis not in (dim1, dim2)]
+        return replace(
+            self,
+            shape=(*(self.shape[a] for a in kept), size),
+            strides=(*(self.strides[a] for a in kept), self.strides[dim1] + self.strides[dim2]),
+            offset=self.offset + (first if size else 0),
+        )
+
     def reshape(self, shape: tuple[int, ...]) -> View | None:
         """The same elements in row-major order under another shape, or None when that needs a copy."""
         shape = infer(shape, self.elements)

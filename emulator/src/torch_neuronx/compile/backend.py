@@ -13,6 +13,8 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+from torch_neuronx.compile.attention import fuse_attention
+from torch_neuronx.compile.decompositions import decompositions
 from torch_neuronx.compile.errors import NEFFCompilationError
 from torch_neuronx.compile.graph import compile_fx
 from torch_neuronx.compile.names import get_model_name
@@ -59,10 +61,11 @@ def neuron_backend(
         fw_compiler=functools.partial(_compile, model=model, is_backward=False),
         bw_compiler=functools.partial(_compile, model=model, is_backward=True),
         partition_fn=min_cut_rematerialization_partition,
+        decompositions=decompositions(),
         keep_inference_input_mutations=True,
     )
     try:
-        return compiler(module, example_inputs)
+        return compiler(fuse_attention(module, example_inputs), example_inputs)
     except NEFFCompilationError as error:
         if not _may_fall_back(chosen):
             raise

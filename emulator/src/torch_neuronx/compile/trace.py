@@ -21,9 +21,11 @@ from torch._functorch.aot_autograd import aot_function, make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from torch_neuronx import lowering
+from torch_neuronx.compile.attention import fused
+from torch_neuronx.compile.decompositions import decompositions
 from torch_neuronx.compile.placement import DEVICE_TYPE
 from torch_neuronx.compile.rng import replace_rng_operators
 
@@ -55,14 +57,40 @@ def trace_graphs(
 
     with _Fake(model, args, kwargs) as (call, state, inputs, named):
         traced = aot_function(
-            call,
+            _attending(call, state, inputs, named),
             fw_compiler=keep,
             bw_compiler=keep,
             partition_fn=min_cut_rematerialization_partition,
+            decompositions=decompositions(),
             keep_inference_input_mutations=True,
         )
         _step(functools.partial(traced, state), inputs, named, backward=backward)
     return tuple(graphs)
+
+
+def _attending(
+    call: Callable[..., Any], state: dict[str, Any], inputs: tuple[Any, ...], named: dict[str, Any]
+) -> Callable[..., Any]:
+    """The function with attention as one op where it is written out by hand."""
+    leaves, structure = tree_flatten((state, inputs, named))
+    places = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def flat(*tensors: torch.Tensor) -> Any:
+        values = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            values[place] = tensor
+        given, args, kwargs = tree_unflatten(values, structure)
+        return call(given, *args, **kwargs)
+
+    found = fused(flat, [leaves[place] for place in places])
+    if found is flat:
+        return call
+
+    def replaced(given: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        values = tree_leaves((given, args, kwargs))
+        return found(*(values[place] for place in places))
+
+    return replaced
 
 
 def trace_ops(
