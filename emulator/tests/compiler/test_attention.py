@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from neuroncore.compiler import attend_forward
-from neuroncore.graph import Value
+from neuroncore.compiler import attend_forward, attention
+from neuroncore.graph import Graph, Node, TensorSpec, Value
+from neuroncore.runtime import compile_graph
 
 aten = torch.ops.aten
 X, Y, Z, W = (Value(-1, i) for i in range(4))
@@ -190,3 +191,47 @@ def test_safe_softmax_of_masked_rows_is_zero(oracle, aten_call):
     x[3] = -torch.inf
     x[5, 7:] = -torch.inf
     oracle([aten_call(aten._safe_softmax.default, X, -1)], [x])
+
+
+@pytest.mark.parametrize("kind", ["causal", "all", "bias", "shared"])
+def test_gradient_of_a_long_sequence_in_parts(oracle, aten_call, monkeypatch, kind):
+    """Each part of the queries with each part of the keys; real lengths would take the machine hours."""
+    monkeypatch.setattr(attention, "gradient_fits", lambda _bytes, queries, *_: queries <= 128)
+    q, k, v = (values((1, 2, 300, 16), seed=i) for i in range(3))
+    if kind == "shared":
+        k, v = k[:, :1].contiguous(), v[:, :1].contiguous()
+    bias = values((1, 1, 300, 300), seed=5) if kind == "bias" else None
+    executable = check_backward(oracle, aten_call, q, k, v, bias=bias, causal=kind == "causal")
+    assert max(t.elements for t in executable.program.tensors if t.kind == "temporary") < 300 * 300  # no scores
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 140, 140), (2, 1, 1, 140)])
+def test_gradient_of_the_bias(oracle, aten_call, shape):
+    q, k, v = (values((2, 2, 140, 16), seed=i) for i in range(3))
+    bias = values(shape, seed=5)
+    out, rows = reference(q, k, v, bias)
+    g = values(out.shape, seed=9)
+
+    def gradients(grad, q, k, v, bias, *rest):
+        leaves = [t.detach().requires_grad_() for t in (q, k, v, bias)]
+        return list(torch.autograd.grad(reference(*leaves)[0], leaves, grad))
+
+    name = "aten._scaled_dot_product_fused_attention_overrideable_backward.default"
+    arguments = [Value(-1, i) for i in range(7)]
+    rest = (None, None, 140, 140, 0.0, False, None, None)
+    call = aten_call(Fused(name, gradients), *arguments[:5], [True] * 4, *arguments[5:], *rest)
+    oracle([call], [g, q, k, v, bias, out, rows], tolerance=1e-4)
+
+
+def test_dropout_draws_its_bits():
+    """Which weights drop out is random: that bits are drawn for them, in both directions, is what can be told."""
+    q, rows = TensorSpec((1, 2, 140, 16), "bf16"), TensorSpec((1, 2, 140), "fp32")
+    name = "aten._scaled_dot_product_fused_attention_overrideable"
+    forward = Node(f"{name}.default", (X, X, X, None, 0.1), (), (q, rows))
+    rest = (None, [True, True, True, False], X, Y, None, None, 140, 140, 0.1, False, None, None)
+    backward = Node(f"{name}_backward.default", (X, X, X, X, *rest), (), (q, q, q))
+    for node in (forward, backward):
+        outputs = tuple(Value(0, i) for i in range(len(node.outputs)))
+        executable = compile_graph(Graph("g", (q, rows), (node,), outputs))
+        assert executable.estimated_ns == 0
+        assert any(i.opcode == "rng" for i in executable.program.text())

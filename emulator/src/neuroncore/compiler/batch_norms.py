@@ -48,9 +48,8 @@ def _vector(b: Builder, number: int, value: View, scale: float = 1.0) -> View:
 
 def _moments(b: Builder, view: View) -> tuple[View, View]:
     """Minus the mean and the variance of every channel."""
-    minus = b.reduce("add", view, _others(view), keepdim=True, scale=-1.0 / _count(view))
-    squares = b.map("square", b.map("add", view, minus))
-    return minus, b.reduce("add", squares, _others(view), keepdim=True, scale=1.0 / _count(view))
+    mean, variance = b.moments(view, _others(view))
+    return b.map("multiply", mean, -1.0), variance
 
 
 def _scaled(b: Builder, view: View, minus: View, rstd: View, weight: Any, bias: Any, *, together: bool) -> View:

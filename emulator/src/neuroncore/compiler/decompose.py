@@ -800,23 +800,46 @@ def _rms_norm_backward(
 @lowering("native_layer_norm")
 def _layer_norm(b: Builder, x: Any, normalized: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
     view = tensor(b, x)
-    axes = _norm_axes(view, normalized)
-    count = prod(view.shape[a] for a in axes)
-    # Minus the mean, so that x - mean folds into the activation that squares it and, again, into the scaling.
-    minus = b.reduce("add", view, axes, keepdim=True, scale=-1.0 / max(count, 1))
-    squares = b.map("square", b.map("add", view, minus))
-    variance = b.reduce("add", squares, axes, keepdim=True, scale=1.0 / max(count, 1))
+    mean, variance = b.moments(view, _norm_axes(view, normalized))
     rstd = b.map("rsqrt", b.map("add", variance, float(eps)))
+    # x * rstd - mean * rstd: one pass with a factor and an addend per row.
+    shift = b.map("multiply", b.map("multiply", mean, rstd), -1.0)
     last = b.spec().dtype
-    centered = b.map("add", view, minus)
-    y = b.map("multiply", centered, rstd, dtype="fp32" if weight is not None or bias is not None else last)
+    scaled = b.map("multiply", view, rstd)
+    y = b.map("add", scaled, shift, dtype="fp32" if weight is not None or bias is not None else last)
     if weight is not None:
         y = b.map("multiply", y, b.arg(weight), dtype="fp32" if bias is not None else last)
     if bias is not None:
         y = b.map("add", y, b.arg(bias), dtype=last)
     return (
         y,
-        b.map("multiply", b.reshape(minus, b.spec(1).shape), -1.0, dtype=b.spec(1).dtype),
+        b.map("copy", b.reshape(mean, b.spec(1).shape), dtype=b.spec(1).dtype),
+        b.map("copy", b.reshape(rstd, b.spec(2).shape), dtype=b.spec(2).dtype),
+    )
+
+
+@lowering("native_group_norm")
+def _group_norm(
+    b: Builder, x: Any, weight: Any, bias: Any, n: int, channels: int, plane: int, groups: int, eps: float
+) -> Any:
+    """A group of channels is a row; then every plane has a factor and an addend."""
+    view = tensor(b, x)
+    rows = b.reshape(view, (n, groups, channels // groups * plane))
+    mean, variance = b.moments(rows, (2,))
+    rstd = b.map("rsqrt", b.map("add", variance, float(eps)))
+    shape = (n, groups, channels // groups)
+    factor, centre = (v.expand((n, groups, channels // groups)) for v in (rstd, mean))
+    if weight is not None:
+        factor = b.map("multiply", factor, b.reshape(tensor(b, weight), shape[1:]), shape=shape)
+    shift = b.map("multiply", b.map("multiply", centre, factor), -1.0)
+    if bias is not None:
+        shift = b.map("add", shift, b.reshape(tensor(b, bias), shape[1:]), shape=shape)
+    planes = b.reshape(view, (n * channels, plane))
+    factor, shift = (b.reshape(v, (n * channels, 1)) for v in (factor, shift))
+    y = b.map("add", b.map("multiply", planes, factor), shift, dtype=b.spec().dtype)
+    return (
+        b.reshape(y, b.spec().shape),
+        b.map("copy", b.reshape(mean, b.spec(1).shape), dtype=b.spec(1).dtype),
         b.map("copy", b.reshape(rstd, b.spec(2).shape), dtype=b.spec(2).dtype),
     )
 

@@ -53,7 +53,10 @@ class Map:
 
 @dataclass(frozen=True)
 class Reduce:
-    """out[k...] = scale * fold of fn over the last `axes` axes of `src` (shape: kept axes, then reduced axes)."""
+    """out[k...] = scale * fold of fn over the last `axes` axes of `src` (shape: kept axes, then reduced axes).
+
+    Besides operators fn is "mean" or "variance" (of the population, by the mean of the same `src`).
+    """
 
     fn: str
     src: View

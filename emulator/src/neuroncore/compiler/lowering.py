@@ -49,6 +49,9 @@ Lowering = Callable[..., Result]
 #: Elements from which on the layout of an operand matters more than one more pass over it.
 _LARGE = 4096
 
+#: Rows up to which a long reduction is cut, see `fuse.split_reductions`.
+_FEW_ROWS = 16
+
 #: op name without overload → lowering; `@lowering` fills it.
 LOWERINGS: dict[str, Lowering] = {}
 #: the same for ops that only look at their input another way.
@@ -221,7 +224,7 @@ class Builder:
                 fn, inner, [a for a in chosen if a < max(kept)] + trailing, keepdim=keepdim, dtype=dtype, scale=scale
             )
         order = src.permute((*kept, *chosen))
-        if fn != "add" and _across(order, contiguous(order.shape)):
+        if fn not in ("add", "mean", "variance") and _across(order, contiguous(order.shape)):
             src = self.copy(order).permute(tuple(sorted(range(rank), key=(*kept, *chosen).__getitem__)))
         out = self.temp(tuple(src.shape[a] for a in kept), dtype)
         self.prims.append(
@@ -230,6 +233,27 @@ class Builder:
         for axis in chosen if keepdim else ():
             out = out.unsqueeze(axis)
         return out
+
+    def moments(self, src: View, axes: Sequence[int]) -> tuple[View, View]:
+        """Mean and variance (divided by the count) over some axes, which are kept, fp32.
+
+        Where rows are few and long, so that they must be cut to fill the partitions, by two sums; else by Vector's
+        bn_stats, one pass for both.
+        """
+        rank = len(src.shape)
+        chosen = sorted({a % rank for a in axes})
+        count = max(1, prod(src.shape[a] for a in chosen))
+        rows = src.elements // count
+        kept = tuple(a for a in range(rank) if a not in chosen)
+        order = src.permute((*kept, *chosen))
+        apart = bool(kept) and chosen[0] < max(kept) and 0 in chosen
+        if rows <= _FEW_ROWS or count < 2 or apart or _across(order, contiguous(order.shape)):
+            minus = self.reduce("add", src, chosen, keepdim=True, scale=-1.0 / count)
+            squares = self.map("square", self.map("add", src, minus))
+            mean = self.map("multiply", minus, -1.0)
+            return mean, self.reduce("add", squares, chosen, keepdim=True, scale=1.0 / count)
+        mean = self.reduce("mean", src, chosen, keepdim=True)
+        return mean, self.reduce("variance", src, chosen, keepdim=True)
 
     def contract(self, a: View, b: View, dtype: str) -> View:
         """Batched matrix product [..., M, K] x [..., K, N] with equal batch axes; the result is [B, M, N]."""

@@ -11,7 +11,7 @@ from neuroncore.compiler.fuse import Kernel, Layout, layout_of, tile_bytes
 from neuroncore.compiler.hbm import merged, pieces, row_loops
 from neuroncore.compiler.ir import Map, Reduce, reads, writes
 from neuroncore.compiler.joint import Joint, join
-from neuroncore.compiler.select import Argument, Key, Selection, Step, select
+from neuroncore.compiler.select import Argument, Key, Selection, Step, chip_dtype, select
 from neuroncore.compiler.views import View, collapse
 from neuroncore.graph import DTYPE_BYTES
 from neuroncore.isa import FUNCTION_TABLES, Access, Tile
@@ -26,6 +26,8 @@ __all__ = ["StepEmitter", "tile_rows"]
 #: (reference/hw/compile_rules.md section 5); larger tiles only delay the first computation.
 _ROW_BYTES = 8192
 _SLOTS = 6
+#: Elements whose statistics one bn_stats takes.
+_STATISTICS = 512
 #: Columns from which on a row is worth its instructions.
 _LONG = 512
 _INTEGERS = frozenset({"int32", "uint32"})
@@ -306,6 +308,9 @@ class StepEmitter:
             if step.form == "reduce":
                 self._reduce(step, parts, columns)
                 return
+            if step.form == "moments":
+                self.moments(step, parts, columns)
+                return
             dst = self.result(step.out, parts, width)
             if step.form == "fill":
                 value = step.x
@@ -432,6 +437,10 @@ class StepEmitter:
         if step.fn != "add" or step.negate:
             self._busy("Vector", columns)
 
+    def moments(self, step: Step, parts: int, columns: int) -> None:
+        """Mean and variance of a tile's rows; only rows kernels have them."""
+        raise NotImplementedError
+
     def total(self, key: Key, parts: int) -> Access:
         """Where a reduction puts its result."""
         return self.result(key, parts, self.row_width)
@@ -449,7 +458,8 @@ class StepEmitter:
     def _pair_engine(self, step: Step, width: int) -> str:
         """Vector, or GpSimd where a kernel has so much work on two tiles that Vector alone would be the bottleneck."""
         heavy = sum(s.form in ("tensor", "pair", "choose", "merge") and not self._half(s) for s in self.selection.steps)
-        cycles = {"Vector": (1 if self._half(step) else 2) * width, "GpSimd": 150 + 2 * width}
+        single = self._half(step) or any(self.in_psum(key) for key in step.inputs())
+        cycles = {"Vector": (1 if single else 2) * width, "GpSimd": 150 + 2 * width}
         engine = "Vector"
         reachable = not any(self.in_psum(key) for key in step.inputs())
         if heavy > 1 and width >= 512 and reachable and not self._half(step):
@@ -484,8 +494,9 @@ class StepEmitter:
 
 class _Rows(StepEmitter):
     def __init__(self, tiler: Tiler, kernel: Kernel, shape: Shape) -> None:
-        super().__init__(tiler, select(tiler.kernels, kernel, packed=shape.packed > 1))
-        self.kernel, self.shape = kernel, shape
+        near = _near(tiler, kernel, shape)
+        super().__init__(tiler, select(tiler.kernels, kernel, packed=shape.packed > 1, near=near))
+        self.kernel, self.shape, self.near = kernel, shape, near
         self.row_width = shape.packed
         self.height = min(shape.rows, tiler.target.partitions)
         self.chunks = -(-shape.cols // shape.width)
@@ -518,7 +529,9 @@ class _Rows(StepEmitter):
         buffers, target = self.tiler.kernels.buffers, self.tiler.target
         loads, stores = [], []
         # A reduction over each of several rows in a partition needs them as they are.
-        reduced = {s.x for s in self.selection.steps if s.form == "reduce"} if self.row_width > 1 else set()
+        reduced = {
+            s.x for s in self.selection.steps if s.form == "moments" or (s.form == "reduce" and self.row_width > 1)
+        }
         for key, layout in self.layouts.items():
             view = key[1]
             assert isinstance(view, View)
@@ -686,12 +699,56 @@ class _Rows(StepEmitter):
     def result(self, key: Key, parts: int, width: int) -> Access:
         return self._part(key, parts) if key in self.joined else super().result(key, parts, width)
 
+    def in_psum(self, key: Key) -> bool:
+        return key[0] == "load" and key[1] in self.near and key in self.persistent
+
     def full(self, value: Argument, parts: int, width: int) -> Access:
+        if isinstance(value, tuple) and self.in_psum(value):
+            return self._copy(value).access((0, parts), ((1, width),))
         if isinstance(value, tuple) and value in self.joined:
             return self._part(value, parts)
         if value in self.persistent and isinstance(value, tuple) and not self.selection.by_row[value]:
             return self.tile(value).access((0, parts), ((1, width),), offset=self.chunk * self.shape.width)
         return super().full(value, parts, width)
+
+    def _copy(self, key: Key) -> Tile:
+        """The copy in PSUM of a value per column."""
+        return self.tiler.psum(f"{self._name(key)}_near", self.height, self.shape.cols, self.selection.dtypes[key])
+
+    def _pieces(self) -> int:
+        """Statistics of a chunk: one for every 512 elements."""
+        return -(-self.shape.width // _STATISTICS)
+
+    def moments(self, step: Step, parts: int, columns: int) -> None:
+        assert isinstance(step.x, tuple) and step.total is not None
+        data, emit = self.full(step.x, parts, columns), self.tiler.emit
+        name = f"{self._name(step.out)}_stats_{self.row_tile % self.depth}"
+        statistics = self.tiler.sbuf(name, self.height, 6 * self._pieces() * self.chunks, "fp32")
+        for number, start in enumerate(range(0, columns, _STATISTICS)):
+            count = min(_STATISTICS, columns - start)
+            place = 6 * (self.chunk * self._pieces() + number)
+            emit(
+                "bn_stats", dst=statistics.access((0, parts), ((1, 6),), offset=place),
+                data=_within(data, start, count), engine="Vector",
+            )  # fmt: skip
+        self._busy("Vector", columns)
+        if self.chunk == self.chunks - 1:
+            done = 6 * (self.chunk * self._pieces() + -(-columns // _STATISTICS))
+            self._aggregate(step, statistics, parts, done)
+
+    def _aggregate(self, step: Step, statistics: Tile, parts: int, count: int) -> None:
+        """Mean and variance from the statistics of all pieces, each to its own value."""
+        assert step.total is not None
+        pair = self.tiler.sbuf(f"{self._name(step.out)}_pair_{self.row_tile % self.depth}", self.height, 2, "fp32")
+        found = pair.access((0, parts), ((1, 2),))
+        self.tiler.emit(
+            "bn_aggr", dst=found, data=statistics.access((0, parts), ((1, count),)), engine="Vector"
+        )  # fmt: skip
+        for number, key in enumerate((step.out, step.total)):
+            self.tiler.emit(
+                "tensor_copy", dst=self.result(key, parts, 1), data=pair.access((0, parts), ((1, 1),), offset=number),
+                engine="Vector",
+            )  # fmt: skip
 
     def junk(self, columns: int) -> Tile:
         return self.tiler.sbuf(f"{self.prefix}_junk", self.height, self.shape.width, "bf16")
@@ -714,6 +771,9 @@ class _Rows(StepEmitter):
             for key in self.persistent:
                 if key[0] == "load":
                     self._load(key, 0, self.height, 0, self.row_width if self.selection.by_row[key] else shape.cols)
+                if self.in_psum(key):
+                    whole = self.tile(key).access((0, self.height), ((1, shape.cols),))
+                    tiler.emit("tensor_copy", dst=self._copy(key).access(), data=whole, engine="Vector")
         for row_tile in self._row_tiles():
             self.row_tile = row_tile
             for chunk in self._chunks():
@@ -790,7 +850,10 @@ class _Rows(StepEmitter):
         for step in self.selection.steps:
             if step.out in self.persistent:
                 continue
-            if step.form == "reduce" or step.total is not None:
+            if step.form == "moments":
+                main.append(step)
+                reduced.update(step.outputs())
+            elif step.form == "reduce" or step.total is not None:
                 main.append(step)
                 reduced.update([step.total] if step.total is not None else [step.out])
             elif self.selection.by_row[step.out]:
@@ -806,6 +869,8 @@ class _Rows(StepEmitter):
     def _combine(self, main: list[Step], parts: int) -> None:
         """Fold the partial results of the chunks."""
         for step in main:
+            if step.form == "moments":
+                continue  # its last chunk made them
             key = step.total if step.total is not None else step.out if step.form == "reduce" else None
             if key is None:
                 continue
@@ -876,7 +941,46 @@ class _Rows(StepEmitter):
 
     def _is_partial(self, key: Key) -> bool:
         """A reduction's result is complete only after the last chunk."""
-        return any(key == s.total or (s.form == "reduce" and s.out == key) for s in self.selection.steps)
+        made = ("reduce", "moments")
+        return any(key == s.total or (s.form in made and s.out == key) for s in self.selection.steps)
+
+
+def _near(tiler: Tiler, kernel: Kernel, shape: Shape) -> frozenset[View]:
+    """Values per column that Vector reads with other tiles: from PSUM such a pass takes half the time.
+
+    (nki.isa tensor_tensor: 2N for two SBUF inputs, N where one is in PSUM.) As many as PSUM holds, whole banks each.
+    """
+    if shape.width != shape.cols or shape.packed > 1 or shape.rows < 4 * tiler.target.partitions:
+        return frozenset()
+    buffers, target = tiler.kernels.buffers, tiler.target
+    left = target.psum_banks
+    found = []
+    for prim in kernel.prims:
+        if not isinstance(prim, Map) or len(prim.ins) != 2 or prim.fn not in ("add", "subtract", "multiply"):
+            continue
+        for view in prim.ins:
+            if not isinstance(view, View) or view in found or buffers[view.buffer].made:
+                continue
+            layout = layout_of(view, shape.rows, shape.cols)
+            dtype = chip_dtype(buffers[view.buffer].dtype)
+            if layout is None or not layout.by_column or layout.by_row or dtype not in ("fp32", "bf16", "fp16"):
+                continue
+            half = all(
+                chip_dtype(buffers[v.buffer].dtype) in ("bf16", "fp16")
+                for v in (*prim.ins, prim.out)
+                if isinstance(v, View)
+            )
+            banks = -(-shape.cols * DTYPE_BYTES[dtype] // target.psum_bank_bytes)
+            if not half and shape.cols >= _LONG and banks <= left:
+                left -= banks
+                found.append(view)
+    return frozenset(found)
+
+
+def _within(data: Access, start: int, count: int) -> Access:
+    """`count` elements of a row from `start`; the row is contiguous in its tile."""
+    stride = data.free[-1][0]
+    return replace(data, free=((stride, count),), offset=data.offset + start * stride)
 
 
 def _padded(size: int) -> int:

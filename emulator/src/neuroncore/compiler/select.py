@@ -85,8 +85,10 @@ class Selection:
 
 
 class _Selector:
-    def __init__(self, kernels: Kernels, kernel: Kernel, packed: bool) -> None:
-        self.kernels, self.kernel, self.packed = kernels, kernel, packed
+    def __init__(self, kernels: Kernels, kernel: Kernel, packed: bool, near: frozenset[View]) -> None:
+        self.kernels, self.kernel, self.packed, self.near = kernels, kernel, packed, near
+        #: Source of a mean and a variance → the two values.
+        self.moments: dict[Key, tuple[Key, Key]] = {}
         self.steps: list[Step | None] = []
         self.dtypes: dict[Key, str] = {}
         self.by_row: dict[Key, bool] = {}
@@ -277,7 +279,9 @@ class _Selector:
             else:
                 self._emit(Step("scalar", out, x, fn, y, reverse))
             return
-        for first, second, swapped in ((x, y, False), (y, x, True)):
+        # What is read from PSUM costs a pass of its own no more than one of two, and leaves the scalar step to ScalarE.
+        apart = self._near(x) or self._near(y)
+        for first, second, swapped in () if apart else ((x, y, False), (y, x, True)):
             step = self._foldable(first, "scalar")
             if step is not None and not step.fn1 and not self._all_half(step, second, out) and step.x != second:
                 self._remove(step)
@@ -286,6 +290,10 @@ class _Selector:
                 )
                 return
         self._emit(Step("tensor", out, x, fn, y))
+
+    def _near(self, value: Argument) -> bool:
+        """Whether a value is kept in PSUM."""
+        return isinstance(value, tuple) and value[0] == "load" and value[1] in self.near
 
     def _all_half(self, step: Step, second: Argument, out: Key) -> bool:
         """Two fast passes over 16-bit data beat one slow one (performance modes of NeuronCore-v3)."""
@@ -341,6 +349,9 @@ class _Selector:
         x = self._key(prim.src, False)
         assert isinstance(x, tuple)
         out = self._result(prim.out, True)
+        if prim.fn in ("mean", "variance"):
+            self._moment(prim, x, out)
+            return
         target = out if prim.scale == 1.0 else self._temp("fp32", True)
         maker = self.made.get(x)
         step = self.steps[maker] if maker is not None else None
@@ -359,6 +370,27 @@ class _Selector:
             self._emit(Step("reduce", target, x, prim.fn))
         if target != out:
             self._binary("multiply", target, prim.scale, out)
+
+    def _moment(self, prim: Reduce, x: Key, out: Key) -> None:
+        """Mean or variance of the rows of a value; both are found together, or by two sums where rows are packed."""
+        count = 1.0 / self.kernel.cols
+        if x not in self.moments:
+            mean, variance = self._temp("fp32", True), self._temp("fp32", True)
+            self.moments[x] = mean, variance
+            if not self.packed:
+                self._emit(Step("moments", mean, x, total=variance))
+            else:
+                total, squares = self._temp("fp32", True), self._temp("fp32", True)
+                centred, square = self._temp("fp32", False), self._temp("fp32", False)
+                self._emit(Step("reduce", total, x, "add"))
+                self._emit(Step("scalar", mean, total, "multiply", count))
+                self._emit(Step("tensor", centred, x, "subtract", mean))
+                self._emit(Step("activation", square, centred, "square"))
+                self._emit(Step("reduce", squares, square, "add"))
+                self._emit(Step("scalar", variance, squares, "multiply", count))
+        found = self.moments[x][prim.fn == "variance"]
+        self.uses[found] = self.uses.get(found, 0) + 1  # never folded into what reads it
+        self._emit(Step("scalar", out, found, "multiply", prim.scale))
 
 
 def _together(before: str, op: str) -> str:
@@ -389,12 +421,13 @@ def _as_affine(step: Step) -> tuple[Argument | None, Argument | None, bool] | No
     return None
 
 
-def select(kernels: Kernels, kernel: Kernel, *, packed: bool = False) -> Selection:
+def select(kernels: Kernels, kernel: Kernel, *, packed: bool = False, near: frozenset[View] = frozenset()) -> Selection:
     """Steps for a rows kernel, or for the maps behind a product.
 
     Args:
         kernels: the module it belongs to.
         kernel: what to select for.
         packed: several rows share a partition, so that a value per row is no scalar operand.
+        near: views that will be kept in PSUM.
     """
-    return _Selector(kernels, kernel, packed).run()
+    return _Selector(kernels, kernel, packed, near).run()
