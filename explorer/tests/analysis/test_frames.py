@@ -1,5 +1,7 @@
 """Tables as data frames, and what is said where the package for them is missing."""
 
+from types import SimpleNamespace
+
 import pytest
 from neuronscope.analysis import frames
 from neuronscope.analysis.frames import MissingPackageError
@@ -11,7 +13,7 @@ def test_a_missing_package_is_named(package, build_tables, rmsnorm, monkeypatch)
     def absent(name):
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(frames.importlib, "import_module", absent)
+    monkeypatch.setattr(frames, "importlib", SimpleNamespace(import_module=absent))
     profile = Profile("naive", build_tables(rmsnorm))
     with pytest.raises(MissingPackageError, match=f"{package} is not installed.*pip install {package}"):
         getattr(profile, package)("Execution")
