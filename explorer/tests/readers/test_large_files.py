@@ -116,20 +116,22 @@ def test_zstd(synthetic: ModuleType, tmp_path: Path) -> None:
     assert result.stored == expected.events
 
 
-@pytest.mark.parametrize("kind", ["cuda", "mixed"])
+@pytest.mark.parametrize("kind", ["cuda", "mixed", "session"])
 def test_columns_in_files_give_the_same_tables(
     synthetic: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, kind: str
 ) -> None:
     path = tmp_path / "trace.json"
     if kind == "cuda":
         synthetic.write(path, steps=2, calls=300, counters=True)
+    elif kind == "session":
+        path = Path(__file__).parents[1] / "golden" / "session"
     else:
         path.write_text(json.dumps({"traceEvents": list(mixed(4_000))}))
     _, small = tables(path, tmp_path / "small")
     request.getfixturevalue("large")
     for name, module in list(sys.modules.items()):
         if name.startswith("neuronscope.readers.") and hasattr(module, "CHUNK_ROWS"):
-            monkeypatch.setattr(module, "CHUNK_ROWS", 500)
+            monkeypatch.setattr(module, "CHUNK_ROWS", 25 if kind == "session" else 500)
     _, found = tables(path, tmp_path / "large")
     assert found == small
 

@@ -19,7 +19,7 @@ from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.keys import stable_order
 from neuronscope.readers.narrow import Coded, narrow
-from neuronscope.readers.scratch import Scratch
+from neuronscope.readers.scratch import Scratch, ranges
 from neuronscope.readers.trace import Events, Role
 
 __all__ = ["Ranges", "contexts", "module_label", "source_label"]
@@ -54,15 +54,15 @@ def contexts(
     if not len(call) or not (len(frames) or len(regions)):
         return found
     if len(frames):
-        ranges = _ranges(ev, names, name, frames, _frame_threads(ev, thread, frames), scratch)
-        inner = _innermost(ranges, ev, thread, call)
-        found["stack"] = ranges.paths(inner, str, ";")
-        found["source"] = ranges.last(inner, source_label)
-        through = np.where(inner >= 0, inner, _innermost(ranges, ev, thread, forward))
-        found["module_path"] = ranges.paths(through, module_label, ".")
+        frame_ranges = _ranges(ev, names, name, frames, _frame_threads(ev, thread, frames), scratch)
+        inner = _innermost(frame_ranges, ev, thread, call, scratch)
+        found["stack"] = frame_ranges.paths(inner, str, ";")
+        found["source"] = frame_ranges.last(inner, source_label)
+        through = np.where(inner >= 0, inner, _innermost(frame_ranges, ev, thread, forward, scratch))
+        found["module_path"] = frame_ranges.paths(through, module_label, ".")
     if len(regions):
-        ranges = _ranges(ev, names, name, regions, thread[regions], scratch)
-        found["region"] = ranges.paths(_innermost(ranges, ev, thread, call), str, " > ")
+        region_ranges = _ranges(ev, names, name, regions, thread[regions], scratch)
+        found["region"] = region_ranges.paths(_innermost(region_ranges, ev, thread, call, scratch), str, " > ")
     return found
 
 
@@ -73,10 +73,12 @@ def _ranges(ev: Events, names: Sequence[str], name: Int64, rows: Int64, thread: 
     return Ranges(thread[order], start, end, scratch.kept(name[rows]), names, scratch)
 
 
-def _innermost(ranges: Ranges, ev: Events, thread: Int64, rows: Int64) -> Int64:
-    found = np.full(len(rows), -1, np.int64)
-    known = np.flatnonzero(rows >= 0)
-    found[known] = ranges.innermost(thread[rows[known]], ev.start[rows[known]])
+def _innermost(named: Ranges, ev: Events, thread: Int64, rows: Int64, scratch: Scratch) -> Int64:
+    found = np.full(len(rows), -1, np.int32 if len(ev) < 2**31 else np.int64)
+    for low, high in ranges(len(rows)):
+        known = low + np.flatnonzero(rows[low:high] >= 0)
+        found[known] = named.innermost(thread[rows[known]], ev.start[rows[known]])
+        scratch.forget()
     return found
 
 

@@ -15,12 +15,13 @@ import pyarrow as pa
 from neuronscope.readers import json_events, pairs, places
 from neuronscope.readers.arrows import arrow_ends
 from neuronscope.readers.categories import EXPORTED, KNOWN, device_role_of, role_of
-from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest, too_long
+from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest
 from neuronscope.readers.faults import counted, fault_row
 from neuronscope.readers.file_ids import numbers_of
 from neuronscope.readers.file_rows import FileRows
 from neuronscope.readers.json_events import Columns, Document, Source
 from neuronscope.readers.narrow import constant, narrow, rows_of
+from neuronscope.readers.pairs import Paired
 from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.scratch import CHUNK_ROWS, Scratch, ranges, rows_where
 from neuronscope.readers.texts import Texts
@@ -44,6 +45,7 @@ _INSTANTS = ("i", "I", "R", "n", "T", "p", "C", "P", "N", "O", "D", "c", "v", "V
 _TIMED = ("X", "B", "E", "b", "e", "S", "F", "T", "s", "t", "f", *_INSTANTS)
 _IN_NS = 2  # `has_ts` of a time in nanoseconds
 _DEVICE_ROWS = (Role.DEVICE, Role.MEMCPY, Role.MEMSET, Role.DEVICE_ANNOTATION, Role.DRIVER)
+_ENDS_AT_ONCE = 65_536  # begins and ends held as Python objects
 _SAMPLED = 256  # of as many times one is looked at to find ranges of time with equal numbers of events
 _ZERO_TIME_NS = 86_400 * 10**9  # a time of 0 is no time when all others are later than this
 _UNKNOWN_NS = (2**32 - 1) * 1000
@@ -96,7 +98,9 @@ class _Chrome:
 
     def where(self, chosen: Callable[[int, int], Bools]) -> Int64:
         """See `rows_where`."""
-        return rows_where(len(self.columns), chosen)
+        found = rows_where(len(self.columns), chosen)
+        self.scratch.forget()
+        return found
 
     def lose(self, kind: str, rows: Int64, what: str) -> None:
         """Leave rows out and say so."""
@@ -220,6 +224,7 @@ class _Chrome:
             meant = self.durations(duration)
             total += float(meant.sum(dtype=np.float64))
             most = max(most, int(meant.max()))
+            self.scratch.forget()
         self.longest = longest(total, len(rows))
         for low, high in ranges(len(rows) if most > self.longest else 0):
             some = rows[low:high]
@@ -237,36 +242,29 @@ class _Chrome:
         """Durations, 0 for those that can't be meant."""
         return np.where((duration < 0) | (duration == _UNKNOWN_NS), 0, duration)
 
-    def in_order(self, complete: Int64, paired: Events | None, instants: Int64) -> Events:
+    def in_order(self, complete: Int64, paired: Paired | None, instants: Int64) -> Events:
         """All intervals and instants in order of start, some at once."""
         count = len(complete) + len(instants) + (len(paired) if paired is not None else 0)
         if count <= CHUNK_ROWS:
             return self.ordered(complete, paired, instants)
         return merged(self.buckets(complete, paired, instants, -(-count // CHUNK_ROWS)), self.scratch)
 
-    def buckets(self, complete: Int64, paired: Events | None, instants: Int64, count: int) -> Iterator[Events]:
+    def buckets(self, complete: Int64, paired: Paired | None, instants: Int64, count: int) -> Iterator[Events]:
         """About `count` parts of the events, each in order of start and later than the one before."""
-        times, drawn = self.columns.ts, None
-        if paired is not None and len(paired):
-            paired = paired.sorted_by_start()
-            drawn = paired.start - self.base
-        sample = [
-            times[complete[::_SAMPLED]],
-            times[instants[::_SAMPLED]],
-            (drawn if drawn is not None else times[:0])[::_SAMPLED],
-        ]
+        times = self.columns.ts
+        begun = times[:0] if paired is None else paired.times
+        sample = times[complete[::_SAMPLED]], times[instants[::_SAMPLED]], begun[::_SAMPLED]
         sampled = np.sort(np.concatenate(sample))
         limits = np.unique(sampled[np.arange(1, count) * len(sampled) // count])
         of_complete, of_instants = (Buckets(rows, times, limits, self.scratch) for rows in (complete, instants))
-        cuts = [0, *(np.searchsorted(drawn, limits).tolist() if drawn is not None else [0] * len(limits))]
-        cuts.append(len(drawn) if drawn is not None else 0)
+        of_pairs = Buckets(np.arange(len(begun)), begun, limits, self.scratch)
         for number in range(len(limits) + 1):
-            some = paired.take(np.arange(cuts[number], cuts[number + 1])) if paired is not None else None
-            yield self.ordered(of_complete.rows(number), some, of_instants.rows(number))
+            some = of_pairs.rows(number) if paired is not None else None
+            yield self.ordered(of_complete.rows(number), paired, of_instants.rows(number), some)
             self.scratch.forget()
 
-    def ordered(self, complete: Int64, paired: Events | None, instants: Int64) -> Events:
-        """Some events of each kind in order of start."""
+    def ordered(self, complete: Int64, paired: Paired | None, instants: Int64, pairs: Int64 | None = None) -> Events:
+        """Some events of each kind in order of start; of the paired ones all or the given."""
         rows = np.concatenate((complete, instants))
         start = self.columns.ts[rows] + self.base
         duration = np.zeros(len(rows), np.int64)
@@ -280,7 +278,8 @@ class _Chrome:
         events = self.intervals(rows, start, start + duration, roles)
         if paired is None:
             return events
-        parts = events.take(np.arange(len(complete))), paired, events.take(np.arange(len(complete), len(rows)))
+        between = self.of_pairs(paired, np.arange(len(paired)) if pairs is None else pairs)
+        parts = events.take(np.arange(len(complete))), between, events.take(np.arange(len(complete), len(rows)))
         return concat_events(parts).sorted_by_start()
 
     def mend(self, kind: str, rows: Int64, what: str) -> None:
@@ -352,49 +351,82 @@ class _Chrome:
         found[found == 0] = -1
         return found
 
-    def note_zero(self, rows: Int64) -> None:
+    def note_zero(self, rows: Int64, *, paired: bool = False) -> None:
         """Report those of the rows, all with correlation 0, that are on devices."""
-        there = rows[np.isin(self.roles(rows), _DEVICE_ROWS)]
+        there = rows[np.isin(self.paired_roles(rows) if paired else self.roles(rows), _DEVICE_ROWS)]
         text = (
             f"{counted(len(there))} on devices with correlation 0, which stands for none: linked by other ids if at all"
         )
         self.note("correlation_zero", len(there), text, "kept", self.offset(there))
 
-    def pairs(self) -> Events | None:
+    def pairs(self) -> Paired | None:
         """B/E rows by thread and async b/e rows by category and id as intervals."""
-        columns = self.columns
         threads = self.rows("B", "E")
         ids = self.rows("b", "e", "S", "F")
         if not len(threads) and not len(ids):
             return None
-        by_thread = pairs.match_by_thread(
-            self._ends(threads, zip(self.pid[threads].tolist(), self.tid[threads].tolist(), strict=True))
-        )
-        scopes = self.scopes(ids)
-        unnamed = int(sum(not text for text, _ in scopes))
+        category, unnamed = self.columns.cat.indices.to_numpy(), 0
+
+        def of_thread(rows: Int64) -> Iterable[Hashable]:
+            return zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True)
+
+        def of_id(rows: Int64) -> Iterable[Hashable]:
+            nonlocal unnamed
+            scopes = self.scopes(rows)
+            unnamed += sum(not text for text, _ in scopes)
+            return zip(category[rows].tolist(), scopes, strict=True)
+
+        by_thread = pairs.match_by_thread(self._ends(threads, of_thread))
+        by_id = pairs.match_by_id(self._ends(ids, of_id))
         self.note("no_async_id", unnamed, f"{counted(unnamed)} that begin or end an interval by id have none", "kept")
-        category = columns.cat.indices.to_numpy()[ids].tolist()
-        by_id = pairs.match_by_id(self._ends(ids, zip(category, scopes, strict=True)))
         stray = np.array(by_thread.stray + by_id.stray, np.int64)
         self.lose("unmatched_pair", stray, "that end an interval which never began:")
-        open_rows = by_thread.unfinished + by_id.unfinished
-        self.mend("unfinished", np.array(open_rows, np.int64), "that begin an interval which never ends")
-        rows = np.array(by_thread.begins + by_id.begins + open_rows, np.int64)
-        last = np.array(by_thread.ends + by_id.ends + open_rows, np.int64)
-        start, end = columns.ts[rows] + self.base, columns.ts[last] + self.base
-        roles = self.roles(rows)
-        roles[np.isin(rows, ids)] = Role.ASYNC
-        end = np.maximum(start, end)
-        unlikely = too_long(start, end)
-        self.mend("endless", rows[unlikely], "lasting months")
-        found = self.intervals(rows, start, np.where(unlikely, start, end), roles)
-        there = rows[np.isin(roles, _DEVICE_ROWS) & (columns.correlation[rows] == 0)]
-        self.note_zero(there)
-        of_ends = columns.args.read(last[: len(last) - len(open_rows)]).to_pylist()
+        unfinished = np.array(by_thread.unfinished + by_id.unfinished, np.int64)
+        self.mend("unfinished", unfinished, "that begin an interval which never ends")
+        begins, ends = (
+            self.scratch.kept(narrow(np.concatenate((*map(np.asarray, found), unfinished))))
+            for found in ((by_thread.begins, by_id.begins), (by_thread.ends, by_id.ends))
+        )
+        times = self.scratch.kept(self.scratch.take(self.columns.ts, begins))
+        return self.believed(Paired(begins, ends, times, len(unfinished), 0))
+
+    def believed(self, paired: Paired) -> Paired:
+        """The same with the longest duration that can be meant; longer ones, and ids 0 of device work, are reported."""
+        total, unlikely, zero = 0.0, [paired.begins[:0]], [paired.begins[:0]]
+        for low, high in ranges(len(paired)):
+            total += float(self.lasting(paired, slice(low, high)).sum(dtype=np.float64))
+        paired = replace(paired, longest=longest(total, len(paired)))
+        for low, high in ranges(len(paired)):
+            begins = paired.begins[low:high]
+            unlikely.append(begins[self.lasting(paired, slice(low, high)) > paired.longest])
+            zero.append(begins[rows_of(self.columns.correlation, begins) == 0])
+            self.scratch.forget()
+        self.mend("endless", np.concatenate(unlikely), "lasting months")
+        self.note_zero(np.concatenate(zero), paired=True)
+        return paired
+
+    def lasting(self, paired: Paired, some: Any) -> Int64:
+        """Durations of some of the intervals, as the file has them."""
+        return np.maximum(self.columns.ts[paired.ends[some]] - paired.times[some], 0)
+
+    def of_pairs(self, paired: Paired, some: Int64) -> Events:
+        """Some of the intervals as events."""
+        begins, start, lasting = paired.begins[some], paired.times[some] + self.base, self.lasting(paired, some)
+        end = start + np.where(lasting > paired.longest, 0, lasting)
+        found = self.intervals(begins, start, end, self.paired_roles(begins))
+        ended = some < len(paired) - paired.unfinished
+        of_ends = np.full(len(some), b"", object)
+        of_ends[ended] = self.columns.args.read(paired.ends[some[ended]]).to_pylist()
         if any(len(text) > 2 for text in of_ends):  # more than {}
-            of_ends += [b""] * len(open_rows)
-            found = replace(found, args=Texts.of(pairs.merge_arguments(columns.args.read(rows), of_ends)))
+            merged_texts = pairs.merge_arguments(self.columns.args.read(begins), of_ends.tolist())
+            found = replace(found, args=Texts.of(merged_texts))
         return found
+
+    def paired_roles(self, begins: Int64) -> Int8:
+        """Roles of intervals by their begins: those that an id holds together are on no thread."""
+        roles = self.roles(begins)
+        roles[np.array([phase in ("b", "S") for phase in self.ph], np.bool_)[self.ph_code[begins]]] = Role.ASYNC
+        return roles
 
     def scopes(self, rows: Int64) -> list[tuple[bytes, Hashable]]:
         """Of async rows the id and where it holds: `id` and `id2.global` everywhere, `id2.local` and none in a process.
@@ -417,14 +449,19 @@ class _Chrome:
                 found.append((text.strip(b'"'), scope if text else pid))  # 148 and "148" are the same
         return found
 
-    def _ends(self, rows: Int64, keys: Iterable[Hashable]) -> Iterator[tuple[int, bool, Hashable, str]]:
+    def _ends(
+        self, rows: Int64, keys: Callable[[Int64], Iterable[Hashable]]
+    ) -> Iterator[tuple[int, bool, Hashable, str]]:
         """What `pairs` takes of the rows, in order of time."""
         names = self.columns.name.dictionary.to_pylist()
-        code = self.columns.name.indices.to_numpy()[rows].tolist()
-        begins = np.array([phase in ("B", "b", "S") for phase in self.ph], np.bool_)[self.ph_code[rows]].tolist()
-        listed, numbers = list(keys), rows.tolist()
-        for at in np.argsort(self.columns.ts[rows], kind="stable").tolist():
-            yield numbers[at], begins[at], listed[at], names[code[at]]
+        opening = np.array([phase in ("B", "b", "S") for phase in self.ph], np.bool_)
+        order = np.argsort(self.scratch.take(self.columns.ts, rows), kind="stable")
+        for low, high in ranges(len(order), _ENDS_AT_ONCE):
+            some = rows[order[low:high]]
+            codes = self.columns.name.indices.to_numpy()[some].tolist()
+            begins = opening[self.ph_code[some]].tolist()
+            for row, begin, key, code in zip(some.tolist(), begins, keys(some), codes, strict=True):
+                yield row, begin, key, names[code]
 
     def instants(self) -> Int64:
         """Rows of instants and counters."""

@@ -23,7 +23,7 @@ from neuronscope.readers.gaps import Idle
 from neuronscope.readers.keys import Numbering, lookup_sorted, stable_order
 from neuronscope.readers.narrow import narrow
 from neuronscope.readers.result import IngestWarning
-from neuronscope.readers.scratch import ranges
+from neuronscope.readers.scratch import CHUNK_ROWS, ranges
 from neuronscope.readers.tables import in_pieces, named_table
 from neuronscope.readers.trace import DEVICE_ROLES, HOST_ROLES, TEXT_PID, Role, Trace
 from neuronscope.readers.wording import iso_time
@@ -108,7 +108,10 @@ class Model:
 
     def keep(self, values: npt.NDArray[np.signedinteger]) -> Int64:
         """The same numbers where they cost little memory; not to be changed any more."""
-        return self.trace.scratch.kept(narrow(values))
+        kept = self.trace.scratch.kept(narrow(values))
+        if len(values) > CHUNK_ROWS:  # what they were made from was as long
+            self.trace.scratch.forget()
+        return kept
 
     def _check_devices(self) -> None:
         """Leave out numbers that no device has."""

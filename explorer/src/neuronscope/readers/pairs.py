@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,19 +10,44 @@ from dataclasses import dataclass, field
 import msgspec
 import pyarrow as pa
 
-__all__ = ["Pairs", "match_by_id", "match_by_thread", "merge_arguments"]
+from neuronscope.readers.exact import Int64
+
+__all__ = ["Paired", "Pairs", "match_by_id", "match_by_thread", "merge_arguments"]
 
 Open = list[tuple[int, str]]  # row and name of what has begun and not ended, oldest first
 
 
+def _numbers() -> array[int]:
+    return array("q")
+
+
 @dataclass
 class Pairs:
-    """Rows of a begin and its end; begins that never end; ends of nothing."""
+    """Rows of a begin and its end; begins that never end; ends of nothing. As arrays, since they may be millions."""
 
-    begins: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    begins: array[int] = field(default_factory=_numbers)
+    ends: array[int] = field(default_factory=_numbers)
     unfinished: list[int] = field(default_factory=list)
     stray: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Intervals as the rows of their begins and ends, of those without an end (the last `unfinished`) the begin twice.
+
+    Attributes:
+        times: of the begins.
+        longest: a longer duration can't be meant.
+    """
+
+    begins: Int64
+    ends: Int64
+    times: Int64
+    unfinished: int
+    longest: int
+
+    def __len__(self) -> int:
+        return len(self.begins)
 
 
 def match_by_thread(rows: Iterable[tuple[int, bool, Hashable, str]]) -> Pairs:
@@ -63,9 +89,13 @@ def _match(rows: Iterable[tuple[int, bool, Hashable, str]], choose: Callable[[Op
         at = len(held) - 1 if held and held[-1][1] == name and len(held) == 1 else choose(held, name)
         if at < 0:
             found.stray.append(row)
+            if not held:
+                del open_rows[key]
         else:
             found.begins.append(held.pop(at)[0])
             found.ends.append(row)
+            if not held:
+                del open_rows[key]
     found.unfinished = sorted(row for held in open_rows.values() for row, _ in held)
     return found
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from neuronscope.formats import container, neff
 from neuronscope.formats.container import ProfileFile, Session
 from neuronscope.formats.errors import FormatError
 from neuronscope.readers import chrome, ntff
+from neuronscope.readers.exact import Int64
 from neuronscope.readers.result import IngestWarning
+from neuronscope.readers.scratch import CHUNK_ROWS, Scratch
 from neuronscope.readers.tables import named_table
 from neuronscope.readers.texts import Texts
-from neuronscope.readers.trace import DEVICE_ROLES, Events, Role, Trace, concat_events
+from neuronscope.readers.trace import DEVICE_ROLES, Buckets, Events, Role, Trace, concat_events, merged
 from neuronscope.readers.wording import printable
 
 __all__ = [
@@ -118,6 +121,19 @@ def read_device(timeline: Path, executables: Sequence[Path]) -> Trace:
     reader.device_profiles(trace)
     trace.bytes_read = sum(file.stat().st_size for file in (timeline, *executables))
     return trace
+
+
+def _beside(ours: Events, kept: Int64, others: Sequence[Events], scratch: Scratch) -> Iterator[Events]:
+    """Rows of events that are in order of start, with others, in parts each in order and later than the one before."""
+    count = -(-(len(kept) + sum(map(len, others))) // CHUNK_ROWS)
+    sample = np.sort(np.concatenate([ours.start[kept[::16]], *(part.start[::16] for part in others)]))
+    limits = np.unique(sample[np.arange(1, count) * len(sample) // count])
+    bounds = [0, *np.searchsorted(scratch.take(ours.start, kept), limits).tolist(), len(kept)]
+    held = [Buckets(np.arange(len(part)), part.start, limits, scratch) for part in others]
+    for number, (low, high) in enumerate(itertools.pairwise(bounds)):
+        found = [part.take(rows.rows(number)) for part, rows in zip(others, held, strict=True)]
+        yield concat_events([ours.take(kept[low:high]), *found]).sorted_by_start()
+        scratch.forget()
 
 
 class _SessionReader:
@@ -226,9 +242,13 @@ class _SessionReader:
         if foreign.any():
             text = f"{int(foreign.sum())} executions of trace.json are not in ntrace.pb; they are drawn, not counted"
             self.note("unmatched_execution", int(foreign.sum()), text, "trace.json")
-        parts = [ours.take(~repeats), recorded, _transfers_of(executions, session)]
-        trace.events = concat_events([part for part in parts if len(part)] or [ours])
-        trace.ordered = False
+        others = [part for part in (recorded, _transfers_of(executions, session)) if len(part)]
+        if trace.ordered and len(ours) + len(recorded) > CHUNK_ROWS:
+            trace.events = merged(_beside(ours, np.flatnonzero(~repeats), others, trace.scratch), trace.scratch)
+        else:
+            left = ours.take(~repeats)
+            trace.events = concat_events([part for part in (left, *others) if len(part)] or [ours])
+            trace.ordered = False
         trace.events_in_file += len(recorded)
 
     def describe(self, trace: Trace, session: Session) -> None:

@@ -155,6 +155,7 @@ class Buckets:
             order = np.argsort(at, kind="stable")
             column.append(some[order])
             self._runs.append(low + np.concatenate(([0], np.searchsorted(at[order], limits), [high - low])))
+            scratch.forget()
         self._rows = column.finish()
 
     def rows(self, number: int) -> Int64:
