@@ -30,7 +30,7 @@ def arrow(phase: str, number: Any, ts: float, **more: Any) -> dict[str, Any]:
 
 
 def others(profile: Profile) -> list[tuple[str, str, Any]]:
-    rows = profile.table("OtherEvent").to_pylist()
+    rows = [row for row in profile.table("OtherEvent").to_pylist() if row["kind"] != "head"]
     return [(row["phase"], row["name"], json.loads(row["arguments"] or "null")) for row in rows]
 
 
@@ -44,6 +44,18 @@ def test_metadata_keeps_all_it_says(ingest: Ingest) -> None:
     assert found == [(row["ph"], row["name"], row["args"]) for row in rows]
 
 
+def test_the_head_of_the_file_is_kept_in_full(ingest: Ingest) -> None:
+    head = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "H100", "numSms": 132}],
+        "mine": {"lr": [0.1, None]},
+    }
+    profile = ingest(json.dumps({**head, "traceEvents": [x("a", 1, 2)], "after": "ü"}))
+    rows = profile.table("OtherEvent").to_pylist()
+    assert {row["name"]: json.loads(row["arguments"]) for row in rows} == {**head, "after": "ü"}
+    assert {row["kind"] for row in rows} == {"head"}
+
+
 def test_arrows_keep_their_arguments_and_ends_without_another_are_listed(ingest: Ingest) -> None:
     events = [
         x("a", 1, 2), x("b", 10, 2),
@@ -52,7 +64,7 @@ def test_arrows_keep_their_arguments_and_ends_without_another_are_listed(ingest:
     ]  # fmt: skip
     profile = ingest(events)
     assert others(profile) == [("s", "dep", {"bytes": 512}), ("s", "dep", None), ("f", "dep", None)]
-    assert profile.table("OtherEvent")["identity"].to_pylist() == ["1", "2", "3"]
+    assert profile.table("OtherEvent")["identity"].to_pylist() == ["", "1", "2", "3"]  # schemaVersion, then the ends
     assert profile.table("Flow").num_rows == 1
 
 
@@ -62,7 +74,7 @@ def test_every_stored_event_is_somewhere(ingest: Ingest) -> None:
               {"ph": "i", "name": "mark", "pid": 1, "tid": 1, "ts": 4}]  # fmt: skip
     profile = ingest(events)
     arrows = profile.table("Flow").num_rows
-    held = profile.table("SystemProfileEvents").num_rows + profile.table("OtherEvent").num_rows + 2 * arrows
+    held = profile.table("SystemProfileEvents").num_rows + len(others(profile)) + 2 * arrows
     assert held == profile.result.stored == len(events)
 
 

@@ -25,6 +25,7 @@ from neuronscope.formats.errors import FormatError
 __all__ = [
     "JSON_MARK",
     "TABLES_FIELD",
+    "TABLES_KEY",
     "Attached",
     "Counted",
     "Output",
@@ -42,7 +43,8 @@ TABLES_FIELD = 90_100
 """Of a TracePacket: tables of ours. Perfetto defines no such field, and its readers skip what they don't know."""
 
 Bytes = bytes | mmap.mmap
-_KEY = b'"neuronscope_tables": {'
+TABLES_KEY = "neuronscope_tables"
+_KEY = b'"%b": {' % TABLES_KEY.encode()
 _CHECK = re.compile(rb'"check": "(\w+)"')
 _TABLE = re.compile(rb',\n"(\w+)": "([0-9a-f]{8}) ([A-Za-z0-9+/=]*)"')
 _NAME = b"neuronscope.export"

@@ -170,7 +170,7 @@ class _Chrome:
         instants = self.instants()
         events = self.in_order(complete, paired, instants)
         arrows = self.arrows()
-        file_rows = FileRows(self.columns, self.pid, self.tid, self.base, self.document.offset_of)
+        file_rows = FileRows(self.columns, self.pid, self.tid, self.base, self.document.offset_of, self.document.header)
         file_rows.keep(self.rows("M"))
         if arrows is not None and arrows.row is not None:
             file_rows.keep(file_rows.with_arguments(arrows.row))

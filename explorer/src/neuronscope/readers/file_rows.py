@@ -1,17 +1,19 @@
 """Events of a trace file by their row there, once the rest of the reader has them in order of time.
 
-What is found about an event after that is told with the byte it begins at (`offset_of`), and what became neither slice
-nor instant is kept with all that the file says of it (`others`: table OtherEvent).
+What is found about an event after that is told with the byte it begins at (`offset_of`). What became neither slice nor
+instant is kept with all that the file says of it, as are the members of the file's head (`others`: table OtherEvent).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
+from neuronscope.formats.attached import TABLES_KEY
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.pieces import Columns
 from neuronscope.readers.scratch import ranges
@@ -30,8 +32,17 @@ class _Ids(Protocol):
 class FileRows:
     """The events as they stand in the file."""
 
-    def __init__(self, columns: Columns, pid: _Ids, tid: _Ids, base: int, offset: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        columns: Columns,
+        pid: _Ids,
+        tid: _Ids,
+        base: int,
+        offset: Callable[[int], int],
+        header: Mapping[str, Any],
+    ) -> None:
         """`pid` and `tid` as numbers; `base` is what times are counted from; `offset` of a row in the file."""
+        self._header = {key: value for key, value in header.items() if key != TABLES_KEY}
         self._columns = columns
         self._pid = pid
         self._tid = tid
@@ -84,21 +95,28 @@ class FileRows:
         columns, index = self._columns, pa.array(rows)
         phases = columns.ph.take(index).to_pylist()
         timed = np.asarray(columns.has_ts[rows]) > 0
+        heads = len(self._header)  # members of the head stand before the events
+        nothing = np.full(heads, -1, np.int64)
         return named_table(
             "OtherEvent",
             {
-                "kind": pa.array([_KINDS.get(phase, "other") for phase in phases], pa.string()),
-                "phase": pa.array(phases, pa.string()),
-                "name": columns.name.take(index).cast(pa.string()),
-                "category": columns.cat.take(index).cast(pa.string()),
-                "process_id": np.asarray(self._pid[rows], np.int64),
-                "thread_id": np.asarray(self._tid[rows], np.int64),
-                "ts": np.where(timed, np.asarray(columns.ts[rows], np.int64) + self._base, -1),
-                "identity": _texts(columns.ids.read(rows)),
-                "arguments": _texts(columns.args.read(rows)),
-                "rank": np.full(len(rows), rank, np.int32),
+                "kind": pa.array(["head"] * heads + [_KINDS.get(phase, "other") for phase in phases], pa.string()),
+                "phase": pa.array([""] * heads + phases, pa.string()),
+                "name": pa.array([*self._header, *columns.name.take(index).to_pylist()], pa.string()),
+                "category": pa.array([""] * heads + columns.cat.take(index).to_pylist(), pa.string()),
+                "process_id": np.concatenate((nothing, np.asarray(self._pid[rows], np.int64))),
+                "thread_id": np.concatenate((nothing, np.asarray(self._tid[rows], np.int64))),
+                "ts": np.concatenate((nothing, np.where(timed, self._times(rows), -1))),
+                "identity": pa.array([""] * heads + _texts(columns.ids.read(rows)), pa.string()),
+                "arguments": pa.array(
+                    [_json(value) for value in self._header.values()] + _texts(columns.args.read(rows)), pa.string()
+                ),
+                "rank": np.full(heads + len(rows), rank, np.int32),
             },
         )
+
+    def _times(self, rows: Int64) -> Int64:
+        return np.asarray(self._columns.ts[rows], np.int64) + self._base
 
 
 def _offsets(texts: pa.Array) -> Int64:
@@ -109,5 +127,9 @@ def _offsets(texts: pa.Array) -> Int64:
     return np.frombuffer(buffer, np.int64 if wide else np.int32)[texts.offset : texts.offset + len(texts) + 1]
 
 
-def _texts(values: pa.Array) -> pa.Array:
-    return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())
+def _texts(values: pa.Array) -> list[str]:
+    return [value.decode("utf-8", "replace") for value in values.to_pylist()]
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode("utf-8", "replace")

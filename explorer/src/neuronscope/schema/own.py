@@ -167,17 +167,17 @@ INGEST_REPORT = spec(
 OTHER_EVENT = spec(
     "OtherEvent",
     "events of a trace file that are neither slice, instant nor arrow: names and labels of processes and threads; ends "
-    "of arrows that have arguments, no other end, or no slice to begin at",
+    "of arrows that have arguments, no other end, or no slice to begin at; and the members of the file's head",
     """
-    kind               string  metadata | arrow
-    phase              string  the file's ph: M | s | t | f
-    name               string  name
+    kind               string  metadata | arrow | head
+    phase              string  the file's ph: M | s | t | f, empty in the head
+    name               string  name; in the head the member's key
     category           string  cat
     process_id         int64   pid as the file has it
     thread_id          int64   tid as the file has it
     ts                 int64   time, -1 none
     identity           string  id as the file has it
-    arguments          string  args as JSON, members of the event that have no column in member 'event'
+    arguments          string  args (in the head the value) as JSON; members without a column are in member 'event'
     rank               int32   distributed rank, -1 unknown
     """,
 )
