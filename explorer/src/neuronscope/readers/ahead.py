@@ -1,17 +1,24 @@
-"""Parsing ahead: pieces of a document that helpers, and this process while it waits, parse before their turn comes."""
+"""Working ahead: what is needed in order is made before its turn comes, so that more than one core works.
+
+`Ahead` gives the pieces of a document, which helpers parse, and this process while it waits; `made_ahead` whatever
+numpy and Arrow make without the interpreter's lock.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import TypeVar
 
 from neuronscope.readers.helper import Helper, HelperLostError
 from neuronscope.readers.pieces import Piece
 
-__all__ = ["Ahead", "Parsed"]
+__all__ = ["Ahead", "Parsed", "made_ahead"]
+
+Made = TypeVar("Made")
 
 _WINDOW = 24  # pieces begun or waiting; as long as a helper needs to start
 
@@ -103,3 +110,15 @@ class Ahead:
             parsed.piece = helper.parse(parsed.start, parsed.stop)
         finally:
             self._helpers.put(helper)
+
+
+def made_ahead(make: Callable[[int], Made], count: int) -> Iterator[Made]:
+    """`make(0)`, `make(1)`, … in order; while one is used, the next is made in a thread."""
+    with ThreadPoolExecutor(1) as pool:
+        made: deque[Future[Made]] = deque()
+        for number in range(count):
+            made.append(pool.submit(make, number))
+            if number:
+                yield made.popleft().result()
+        if made:
+            yield made.popleft().result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from neuronscope.readers import json_events, pairs, places
+from neuronscope.readers.ahead import made_ahead
 from neuronscope.readers.arrows import arrow_ends
 from neuronscope.readers.categories import EXPORTED, KNOWN, device_role_of, role_of
 from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest
@@ -26,7 +28,6 @@ from neuronscope.readers.result import IngestWarning
 from neuronscope.readers.scratch import CHUNK_ROWS, Scratch, ranges, rows_where
 from neuronscope.readers.texts import Texts
 from neuronscope.readers.trace import (
-    ArrowEnds,
     Buckets,
     Events,
     Int8,
@@ -168,8 +169,12 @@ class _Chrome:
         complete = self.complete()
         paired = self.pairs()
         instants = self.instants()
-        events = self.in_order(complete, paired, instants)
-        arrows = self.arrows()
+        flow_rows = self.rows("s", "t", "f")
+        with ThreadPoolExecutor(1) as pool:  # needs nothing of what is done meanwhile
+            ends = pool.submit(arrow_ends, self.columns, flow_rows, self.pid, self.tid, self.base, self.scratch)
+            events = self.in_order(complete, paired, instants)
+            arrows = ends.result() if len(flow_rows) else None
+        self.note("flow_ends", len(flow_rows), "ends of arrows")
         file_rows = FileRows(self.columns, self.pid, self.tid, self.base, self.document.offset_of, self.document.header)
         file_rows.keep(self.rows("M"))
         if arrows is not None and arrows.row is not None:
@@ -258,9 +263,13 @@ class _Chrome:
         limits = np.unique(sampled[np.arange(1, count) * len(sampled) // count])
         of_complete, of_instants = (Buckets(rows, times, limits, self.scratch) for rows in (complete, instants))
         of_pairs = Buckets(np.arange(len(begun)), begun, limits, self.scratch)
-        for number in range(len(limits) + 1):
+
+        def bucket(number: int) -> Events:
             some = of_pairs.rows(number) if paired is not None else None
-            yield self.ordered(of_complete.rows(number), paired, of_instants.rows(number), some)
+            return self.ordered(of_complete.rows(number), paired, of_instants.rows(number), some)
+
+        for events in made_ahead(bucket, len(limits) + 1):
+            yield events
             self.scratch.forget()
 
     def ordered(self, complete: Int64, paired: Paired | None, instants: Int64, pairs: Int64 | None = None) -> Events:
@@ -471,13 +480,7 @@ class _Chrome:
         self.note("counters", counters, "counter samples kept in SystemProfileEvents, not drawn")
         return rows
 
-    # Arrows and facts
-
-    def arrows(self) -> ArrowEnds | None:
-        """The ends of arrows, None when there are none."""
-        rows = self.rows("s", "t", "f")
-        self.note("flow_ends", len(rows), "ends of arrows")
-        return arrow_ends(self.columns, rows, self.pid, self.tid, self.base, self.scratch) if len(rows) else None
+    # Facts
 
     def metadata(self) -> None:
         rows = self.rows("M")
