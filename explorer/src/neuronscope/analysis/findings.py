@@ -143,6 +143,9 @@ def ranks(_: Profile, rows: Sequence[Row]) -> Iterator[str]:
     if len(skewed) > 1:
         most = max(skewed, key=lambda row: abs(row["compute_skew"]))
         sign = "more" if most["compute_skew"] > 0 else "less"
+        if abs(most["compute_skew"]) < 0.005:
+            yield "All ranks compute as long as the median rank, to half a percent."
+            return
         yield (
             f"Rank {most['rank']} computes {format_percent(abs(most['compute_skew']))} {sign} than the median rank "
             f"({format_ns(most['compute_ns'])})."

@@ -26,7 +26,7 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     "memory": (("place", ""), ("rank", "rank"), ("series", "series"), ("peak_bytes", "peak"), ("peak_step", "step"),
                ("last_bytes", "at end"), ("share", "share")),
     "at_peak": (("name", "alive at the peak, by operator"), ("rank", "rank"), ("place", "place"),
-                ("allocations", "count"), ("alive_bytes", "alive"), ("share", "share")),
+                ("allocations", "count"), ("alive_bytes", "alive"), ("share", "of peak")),
     "launches": (("name", "call"), ("calls", "calls"), ("executions", "exec."), ("call_median_ns", "call"),
                  ("call_p95_ns", "p95"), ("delay_median_ns", "delay"), ("delay_p95_ns", "p95"),
                  ("executions_shorter_than_call", "shorter")),
@@ -51,7 +51,8 @@ _NOTES = {
     "memory": "share: of the place's reserved memory.",
     "launches": "medians of one call on the host; delay: from the start of the call to that of its work; shorter: "
     "executions shorter than their call.",
-    "averages": "torch: as its own key_averages() has it.",
+    "averages": "torch: as its own key_averages() has it; share: of the range's device time (without any: of the "
+    "operators' own host time).",
     "lanes": "busy: at least one slice open; share: of the range's span.",
     "tree": "share: of the range's device time, or of the top-level calls' host time without any.",
     "insights": "Bounds of different rules overlap: they don't add up.",

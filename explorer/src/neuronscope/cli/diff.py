@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 from neuronscope.analysis.diff import Diff, Row
 from neuronscope.analysis.units import format_bytes, format_ns
 from neuronscope.cli.options import DataPath, Names
-from neuronscope.cli.text import table, wrap
+from neuronscope.cli.text import clip, table, wrap
 
 __all__ = ["diff"]
 
@@ -101,10 +102,16 @@ def _text(found: Diff, tests: list[str], limit: int) -> Iterator[str]:
             [row.name, _value(row, row.before.median), _value(row, row.after.median), _change(row), _spread(row)]
             for row in rows
         ]
-        yield table(header, cells)
-        for row in rows:
-            if title and row.note:
-                yield wrap(f"{row.name}: {row.note}")
+        printed = table(header, cells)
+        shortened = bool(title) and any(row.name not in printed for row in rows)
+        if shortened:  # shortened paths look alike: numbers lead to them in full
+            printed = table(header, [[f"{number} {cell[0]}", *cell[1:]] for number, cell in enumerate(cells, 1)])
+        yield printed
+        for number, row in enumerate(rows if title else (), 1):
+            if row.note or row.name not in printed:
+                label = f"{number} " if shortened else ""
+                name = re.sub(r"(\S{40,70}\.)(?=\S{12})", r"\1 ", row.name)  # module paths have no spaces to break at
+                yield wrap(label + ": ".join(part for part in (name, _short(row.note)) if part))
         yield ""
     if len(found.paths) > limit:
         yield f"  … {len(found.paths) - limit:,} operator paths more (--limit, --format json)"
@@ -112,8 +119,24 @@ def _text(found: Diff, tests: list[str], limit: int) -> Iterator[str]:
     for row in found.metrics[1:]:
         if row.change and row.verdict.startswith("no difference"):
             yield wrap(f"{row.name}: {row.verdict}")
-    for text in (*found.excluded, *(f"! {text}" for text in dict.fromkeys((*found.unlike, *found.warnings))), *tests):
+    for text in (*found.excluded, *(f"! {text}" for text in _warnings(found)), *tests):
         yield wrap(text)
+
+
+def _warnings(found: Diff) -> list[str]:
+    """What makes the two unlike, each once: the comparison's lines name the profiles."""
+    told = {text.partition(":")[0] for text in found.warnings}
+    return list(
+        dict.fromkeys((*(text for text in found.unlike if text.partition(":")[0] not in told), *found.warnings))
+    )
+
+
+def _short(note: str) -> str:
+    """A note with the names of kernels shortened."""
+    kind, colon, names = note.partition(": ")
+    if kind != "kernels":
+        return note
+    return f"{kind}{colon}{' → '.join(clip(name, 60) for name in names.split(' → '))}"
 
 
 def _markdown(found: Diff, tests: list[str], limit: int) -> Iterator[str]:
@@ -137,7 +160,7 @@ def _markdown(found: Diff, tests: list[str], limit: int) -> Iterator[str]:
     if len(found.paths) > limit:
         yield ""
         yield f"{len(found.paths) - limit:,} operator paths more."
-    notes = [*found.excluded, *dict.fromkeys((*found.unlike, *found.warnings)), *tests]
+    notes = [*found.excluded, *_warnings(found), *tests]
     if notes:
         yield ""
     for text in notes:

@@ -19,6 +19,7 @@ __all__ = ["comparison_lines", "found_lines", "operator_lines", "top_lines"]
 
 _ROWS = 20
 _WARNINGS = 6
+_BOUND = "≤ depends on data (an index by data), timed as if all indices were distinct, a bound."
 
 
 def found_lines(profile: Profile, selected: Range | None = None, facts: int = 3) -> Iterator[str]:
@@ -111,10 +112,7 @@ def operator_lines(operators: Operators, launch_status: str, rows: int = _ROWS) 
         )
         yield wrap(f"{share}self CPU of the total: the operators with device time.")
     if total.bound_ns and total.program_ns:
-        yield wrap(
-            f"≤ depends on data (an index by data), timed as if all indices were distinct, a bound: "
-            f"{format_share(total.bound_ns / total.program_ns)} of engines+DMA."
-        )
+        yield wrap(f"{_BOUND[:-1]}: {format_share(total.bound_ns / total.program_ns)} of engines+DMA.")
     if total.estimated_ns:
         yield wrap(f"≈ rests on an estimate: {format_share(total.estimated_ns / total.device_time_ns)} of device time.")
 
@@ -137,7 +135,8 @@ def top_lines(found: Top) -> Iterator[str]:
             format_ns(row["median_ns"]),
         ]
         if split:
-            cells.append("-" if row["program_ns"] is None else about + format_ns(row["program_ns"]))
+            bound = "≤ " if row["bound_ns"] else ""
+            cells.append("-" if row["program_ns"] is None else f"{about}{bound}{format_ns(row['program_ns'])}")
         lines.append(cells)
     yield table([*header, "engines+DMA"] if split else header, lines)
     more = found.total_rows - len(found.rows)
@@ -145,6 +144,7 @@ def top_lines(found: Top) -> Iterator[str]:
         yield f"  … {more:,} more (--limit, --json)"
     yield wrap(
         f"share: of {format_ns(found.device_time_ns)} device time, {found.selected.text}. executions: copies included."
+        + (f" {_BOUND}" if any(row["bound_ns"] for row in found.rows) else "")
     )
 
 

@@ -8,7 +8,7 @@
 --   executions      executions of compiled programs or kernels;  copies: memory copies and fills
 --   device_time_ns  sum of executions, no gaps
 --   launch_ns, program_ns  parts of it; NULL when the source has no such split
---   estimated_ns    part that rests on an estimate
+--   estimated_ns    part that rests on an estimate;  bound_ns: part of program_ns that depends on data (see operators)
 --   shortest_ns, median_ns, longest_ns  of one execution or copy
 --   share           of the device time of the range
 --   first_event     id of its first device event
@@ -31,6 +31,7 @@ SELECT CASE WHEN label = '' OR label IS NULL THEN '(unlinked)' ELSE label END AS
        CASE WHEN bool_or(split) THEN sum(launch_part)::BIGINT END AS launch_ns,
        CASE WHEN bool_or(split) THEN sum(work_part)::BIGINT END AS program_ns,
        sum(estimated_ns)::BIGINT AS estimated_ns,
+       coalesce(sum(work_part) FILTER (provenance = 'bound'), 0)::BIGINT AS bound_ns,
        min(duration_ns) AS shortest_ns,
        quantile_disc(duration_ns, 0.5) AS median_ns,
        max(duration_ns) AS longest_ns,
