@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-MODULES = ("accuracy", "compiler", "roofline", "coverage", "simulator", "dispatch", "ingest", "tiles")
+MODULES = ("accuracy", "compiler", "roofline", "coverage", "simulator", "monotony", "dispatch", "ingest", "tiles")
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 

@@ -124,7 +124,8 @@ def _compile(graph: Graph, target: Target) -> Executable:
     tensors = [{"name": t.name, "kind": t.kind, "dtype": t.dtype, "elements": t.elements} for t in program.tensors]
     products = model_flops(graph)
     origins = [[i.op, i.source] for i in program.text()]
-    debug = {"graph": graph.name, "instructions": origins, "model_flops": products}
+    shapes = {f"in{number}": list(spec.shape) for number, spec in enumerate(graph.inputs)}
+    debug = {"graph": graph.name, "instructions": origins, "model_flops": products, "shapes": shapes}
     neff = neff_format.pack(info, print_program(program), tensors, debug)
     digest = neff_format.unpack(neff).hash
     return Executable(

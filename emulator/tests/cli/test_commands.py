@@ -215,3 +215,55 @@ def test_the_commands_need_no_torch():
     code = "import sys; from neuronscope.cli.app import run; run(sys.argv[1:]); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "ir", MUL], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_capture_says_what_is_wrong_with_inputs(neuronscope, executables, tmp_path):
+    folder, _ = executables
+    np.save(tmp_path / "turned.npy", np.ones((512, 4), np.float32))
+    np.savez(tmp_path / "two.npz", a=np.ones(3))
+    (tmp_path / "text.npy").write_text("hello")
+    base = ("capture", "-n", folder / "mul.neff", "-s", tmp_path / "o.ntff")
+    code, text, _ = neuronscope(*base, "in0", tmp_path / "turned.npy")
+    assert code == 0 and "is [512, 4], in0 was compiled as [4, 512]: its elements are taken in order" in text
+    for given, said in (
+        (("in0", tmp_path / "turned.npy", "in0", tmp_path / "turned.npy"), "given twice"),
+        (("in0", tmp_path / "two.npz"), "not a .npy file of numbers"),
+        (("in0", tmp_path / "text.npy"), "not a .npy file of numbers"),
+        (("--save-output-npy", tmp_path / "text.npy"), "name a folder"),
+    ):
+        code, _, error = neuronscope(*base, *given)
+        assert code == 2 and said in error and len(error.splitlines()) == 1
+
+
+def test_capture_names_the_op_whose_index_is_too_large(neuronscope, tmp_path):
+    made = compile_graph(parse_graph("aten.embedding fp32[20,16] int64[5] -> fp32[5,16]"), "trn2")
+    (tmp_path / "e.neff").write_bytes(made.neff)
+    np.save(tmp_path / "index.npy", np.array([1, 2, 3, 4, 99]))
+    code, _, error = neuronscope(
+        "capture", "-n", tmp_path / "e.neff", "-s", tmp_path / "o.ntff", "in1", tmp_path / "index.npy"
+    )
+    assert code == 2 and "aten.embedding.default" in error and "index 1..99, in0 has rows 0..19" in error
+
+
+def test_a_product_of_sizes_that_do_not_fit_is_refused(neuronscope):
+    code, _, error = neuronscope("ir", "aten.mm bf16[256,512] bf16[511,256] -> bf16[256,256]")
+    assert code == 2 and "[256, 512] times [511, 256]" in error
+
+
+def test_a_damaged_loop_count_is_refused_before_anything_runs(neuronscope, tmp_path):
+    made = compile_graph(parse_graph("aten.exp fp32[8192,4096]"), "trn2")
+    members = dict(neff.unpack(made.neff).members)
+    text = members["program.txt"].decode()
+    count = text.split("loop i1 ", 1)[1].split(" ", 1)[0]
+    for wrong, said in (("99999999999", "instructions, the commands take up to"), ("5" * 30, "no readable program")):
+        damaged = neff.pack(json.loads(members["info.json"]), text.replace(f"loop i1 {count}", f"loop i1 {wrong}"), [])
+        (tmp_path / "d.neff").write_bytes(damaged)
+        for command in (("inspect",), ("what-if", "--target", "trn1")):
+            code, _, error = neuronscope(command[0], tmp_path / "d.neff", *command[1:])
+            assert code == 2 and said in error and len(error.splitlines()) == 1
+
+
+def test_what_if_takes_no_share_beyond_one(neuronscope, executables):
+    folder, _ = executables
+    code, _, error = neuronscope("what-if", folder / "mm.neff", "--set", "tensor_warmup_rate=5")
+    assert code == 2 and "at most 1" in error

@@ -486,7 +486,7 @@ def test_dma_moves_strided_broadcast_cast_and_indexed():
         expected[[0, 3, 15]] = values[[0, 3, 15]]
         np.testing.assert_array_equal(out["scattered"], expected)
         np.testing.assert_array_equal(out["moved"], values)
-    with pytest.raises(MachineError, match=r"operand src: index 0\.\.16, the tensor has rows 0\.\.15"):
+    with pytest.raises(MachineError, match=r"operand src: index 0\.\.16, x has rows 0\.\.15"):
         run(program, {"x": values, "rows": picks + np.array([[0], [0], [1], [0]], np.int32)})
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ class Loaded:
         estimates: (op, reason, ns) of what has no instructions.
         notes: what a reader of the numbers has to know.
         model_flops: FLOPs of the graph's matrix products, -1 unknown.
+        shapes: of the graph's inputs, by tensor name, where the file says so. Equal programs may serve other shapes.
     """
 
     path: Path
@@ -58,6 +59,7 @@ class Loaded:
     estimates: tuple[tuple[str, str, int], ...]
     notes: tuple[str, ...]
     model_flops: int = -1
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -82,7 +84,7 @@ def load_neff(path: Path) -> Loaded:
     with one_line():
         try:
             program = parse_program(read.members["program.txt"].decode())
-            origins, products = _debug(read.members.get("debug_info.json", b"{}"))
+            origins, products, shapes = _debug(read.members.get("debug_info.json", b"{}"))
         except (KeyError, UnicodeDecodeError, ParseError) as error:
             raise CommandError(f"{path}: holds no readable program ({error}); compile it again") from None
         target = load_target(str(read.info.get("target", "")) or None)
@@ -109,19 +111,21 @@ def load_neff(path: Path) -> Loaded:
         tuple((str(op), str(reason), int(ns)) for op, reason, ns in read.info.get("estimates", ())),
         tuple(notes),
         products,
+        shapes,
     )
 
 
-def _debug(data: bytes) -> tuple[list[tuple[str, str]], int]:
-    """Op and source line of each instruction, and the model's FLOPs (-1 unknown), as `debug_info.json` keeps them."""
+def _debug(data: bytes) -> tuple[list[tuple[str, str]], int, dict[str, tuple[int, ...]]]:
+    """What `debug_info.json` keeps: op and source line of each instruction, the model's FLOPs (-1 unknown), shapes."""
     import json
 
     try:
         debug = json.loads(data)
         rows = [(str(op), str(source)) for op, source in debug.get("instructions", [])]
-        return rows, int(debug.get("model_flops", -1))
-    except (AttributeError, TypeError, ValueError):
-        return [], -1
+        shapes = {str(name): tuple(map(int, sizes)) for name, sizes in debug.get("shapes", {}).items()}
+        return rows, int(debug.get("model_flops", -1)), shapes
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        return [], -1, {}
 
 
 def with_origins(program: Program, origins: Sequence[tuple[str, str]]) -> Program:

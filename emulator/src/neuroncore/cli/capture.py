@@ -47,7 +47,9 @@ def capture(
     if loaded.estimates:
         ops = ", ".join(sorted({op for op, _, _ in loaded.estimates}))
         raise CommandError(f"{neff}: {ops} is an estimate without instructions, so nothing can execute it")
-    arrays = _arrays(loaded, inputs or [])
+    if save_output_npy is not None and save_output_npy.exists() and not save_output_npy.is_dir():
+        raise CommandError(f"--save-output-npy {save_output_npy}: is a file; name a folder")
+    arrays, notes = _arrays(loaded, inputs or [])
     with one_line():
         timeline = simulate(loaded.program, loaded.target)
         results: dict[str, npt.NDArray[Any]] = {}
@@ -65,15 +67,15 @@ def capture(
         f"{loaded.name}: {num_exec} × {format_ns(timeline.program_ns)} engines and DMA (simulated for "
         f"{loaded.target.name}), launch cost not included"
     )
-    for note in loaded.notes:
+    for note in (*loaded.notes, *notes):
         typer.echo(f"! {note}")
     typer.echo(f"wrote {session_file}")
     if save_output_npy is not None:
         typer.echo(f"wrote {', '.join(str(save_output_npy / f'{name}.npy') for name in results)}")
 
 
-def _arrays(loaded: Loaded, pairs: list[str]) -> dict[str, npt.NDArray[Any]]:
-    """Input values by tensor name, in storage form; zeros where none are given."""
+def _arrays(loaded: Loaded, pairs: list[str]) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """Input values by tensor name, in storage form, zeros where none are given; and what to tell about them."""
     import numpy as np
 
     from neuroncore.cli._common import CommandError
@@ -83,18 +85,29 @@ def _arrays(loaded: Loaded, pairs: list[str]) -> dict[str, npt.NDArray[Any]]:
     if len(pairs) % 2:
         raise CommandError(f"inputs come in pairs NAME FILE.npy; {pairs[-1]!r} is left over")
     arrays = {name: np.zeros(tensor.elements, STORAGE[tensor.dtype]) for name, tensor in tensors.items()}
+    notes: list[str] = []
+    if twice := [name for number, name in enumerate(pairs[::2]) if name in pairs[: 2 * number : 2]]:
+        raise CommandError(f"input {twice[0]} is given twice")
     for name, file in zip(pairs[::2], pairs[1::2], strict=True):
         if name not in tensors:
             raise CommandError(f"{loaded.path}: no input {name!r}; inputs: {', '.join(tensors) or 'none'}")
         tensor = tensors[name]
         try:
             value = np.load(file, allow_pickle=False)
-        except ValueError as error:
-            raise CommandError(f"{file}: not a .npy file of numbers ({error})") from None
+        except (ValueError, EOFError):
+            value = None
+        if not isinstance(value, np.ndarray):
+            raise CommandError(f"{file}: not a .npy file of numbers; write one with numpy.save(file, array)")
         if value.size != tensor.elements:
             raise CommandError(f"{file}: {value.size:,} elements; {name} ({tensor.dtype}) has {tensor.elements:,}")
+        made_for = loaded.shapes.get(name, value.shape)
+        if value.ndim > 1 and value.shape != made_for:
+            notes.append(
+                f"{file} is {list(value.shape)}, {name} was compiled as {list(made_for)}: "
+                "its elements are taken in order"
+            )
         arrays[name] = _stored(value, tensor.dtype, file)
-    return arrays
+    return arrays, notes
 
 
 def _stored(value: npt.NDArray[np.generic], dtype: str, file: str) -> npt.NDArray[Any]:

@@ -113,6 +113,8 @@ def changed(target: Target, changes: Sequence[str]) -> Target:
             raise CommandError(f"--set {change}: must be zero or more and finite")
         if number == 0 and not key.endswith(("_ns", "_cycles")):
             raise CommandError(f"--set {change}: must be more than zero")
+        if number > 1 and key.endswith(("_rate", "_fraction")):
+            raise CommandError(f"--set {change}: {key} is a share of one, at most 1")
         values[key] = round(number) if isinstance(known[key], int) else number
     return replace(target, **values)
 

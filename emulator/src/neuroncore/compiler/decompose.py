@@ -15,6 +15,7 @@ from typing import Any
 from neuroncore.compiler.ir import Module, Operand
 from neuroncore.compiler.lowering import Builder, NotLowered, broadcast, lowering, view_op
 from neuroncore.compiler.views import View, collapse
+from neuroncore.errors import UnsupportedOpError
 from neuroncore.graph import DTYPE_BYTES, Graph, TensorSpec
 
 __all__ = [
@@ -940,6 +941,11 @@ def matrix_product(b: Builder, x: View, y: View, dtype: str) -> View:
     """Two- or three-dimensional product; the result has the rank of the operands."""
     if any(b.dtype(v) in INTEGERS for v in (x, y)):
         raise NotLowered("integer matrix product")
+    if x.shape[-1] != y.shape[-2] or x.shape[:-2] != y.shape[:-2]:
+        at = f" at {b.node.source}" if b.node.source else ""
+        raise UnsupportedOpError(
+            f"{b.node.target}{at}: {list(x.shape)} times {list(y.shape)}: the inner sizes and the batches must be equal"
+        )
     if len(x.shape) == 2:
         return b.contract(x.unsqueeze(0), y.unsqueeze(0), dtype).squeeze((0,))
     return b.contract(x, y, dtype)

@@ -183,8 +183,13 @@ class Machine:
         """Execute one instruction, semaphores aside."""
         spec = instruction_spec(instruction.opcode)
         assert spec.execute is not None
-        with np.errstate(all="ignore"):
-            spec.execute(_Operands(self, instruction))
+        try:
+            with np.errstate(all="ignore"):
+                spec.execute(_Operands(self, instruction))
+        except MachineError as error:
+            of = f" of {instruction.op}" if instruction.op else ""
+            at = f" at {instruction.source}" if instruction.source else ""
+            raise MachineError(f"{instruction.opcode} on {instruction.engine}{of}{at}: {error}") from None
 
     def random(self, engine: str, count: int) -> npt.NDArray[np.uint32]:
         """The next random words of an engine."""
@@ -291,4 +296,8 @@ class _Operands:
 
     def _check_index(self, name: str, index: npt.NDArray[np.int64], rows: int) -> None:
         if len(index) and not (index.min() >= 0 and index.max() < rows):
-            raise MachineError(f"operand {name}: index {index.min()}..{index.max()}, the tensor has rows 0..{rows - 1}")
+            tensor = self._access(name).buffer
+            raise MachineError(
+                f"operand {name}: index {index.min()}..{index.max()}, {tensor} has rows 0..{rows - 1}: "
+                "give indices it has"
+            )
