@@ -12,18 +12,20 @@ from families.draws import F32, FLOATS, Draws, family
 
 @family("abs", "ceil", "cos", "erf", "exp", "floor", "frac", "hardsigmoid", "hardswish", "mish", "neg", "relu", "sgn",
         "sigmoid", "sign", "silu", "sin", "square", "tanh", "trunc", "isfinite", "isinf", "isnan", "isneginf",
-        "signbit", "logical_not")  # fmt: skip
+        "signbit", "logical_not", "erfc", "atan", "arctan", "asinh", "expm1", "exp2", "round", "elu",
+        "sinh", "cosh")  # fmt: skip
 def unary(d: Draws, name: str) -> Any:
     x = d.tensor(d.shape(empty=True), d.floats(), d.pick("normal", "ties"))
     return f"aten::{name}", (x,), {"loose": 2}
 
 
-@family("log", "reciprocal", "rsqrt", "sqrt")
+@family("log", "reciprocal", "rsqrt", "sqrt", "log2", "log10", "log1p", "acosh")
 def of_positive(d: Draws, name: str) -> Any:
-    return f"aten::{name}", (d.tensor(d.shape(empty=True), d.floats(), "positive"),)
+    x = d.tensor(d.shape(empty=True), d.floats(), "positive")
+    return f"aten::{name}", (x + 1 if name == "acosh" else x,), {"loose": 4}
 
 
-@family("erfinv")
+@family("erfinv", "asin", "acos", "atanh", "tan")
 def of_unit(d: Draws, name: str) -> Any:
     return f"aten::{name}", (d.tensor(d.shape(), F32, "unit"),), {"loose": 10}
 
@@ -68,7 +70,13 @@ def binary(d: Draws, name: str) -> Any:
     return f"aten::{name}" if only_tensor else f"aten::{name}.Tensor", (x, y, *extra)
 
 
-@family("remainder", "floor_divide", "true_divide")
+@family("hypot", "atan2", "arctan2")
+def of_two(d: Draws, name: str) -> Any:
+    shape, dtype = d.shape(), d.floats()
+    return f"aten::{name}", (d.tensor(shape, dtype), d.other(shape, dtype)), {"loose": 4}
+
+
+@family("remainder", "floor_divide", "true_divide", "fmod")
 def division(d: Draws, name: str) -> Any:
     shape, dtype = d.shape(), F32
     x, y = d.tensor(shape, dtype, "ties"), d.other(shape, dtype, "ties")
@@ -76,7 +84,7 @@ def division(d: Draws, name: str) -> Any:
     # Where x is a multiple of y the quotient's last bit decides; keep away from it.
     if name == "floor_divide":
         return "aten::floor_divide", (x + 0.125, y)
-    return f"aten::{name}.Tensor", (x + 0.125 if name == "remainder" else x, y)
+    return f"aten::{name}.Tensor", (x + 0.125 if name in ("remainder", "fmod") else x, y)
 
 
 @family("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not")

@@ -57,7 +57,7 @@ def gathers(d: Draws, name: str) -> Any:
 
 
 @family("scatter", "scatter_add", "index_add", "index_copy", "index_put", "_index_put_impl", "_unsafe_index_put",
-        "select_scatter", "slice_scatter", "value_selecting_reduction_backward")  # fmt: skip
+        "select_scatter", "slice_scatter", "diagonal_scatter", "value_selecting_reduction_backward")  # fmt: skip
 def scatters(d: Draws, name: str) -> Any:
     shape, dtype = d.shape(1, 3), d.pick(F32, BF16) if name not in ("scatter_add", "index_add") else F32
     x, dim = d.tensor(shape, dtype), d.dim(shape)
@@ -81,6 +81,11 @@ def scatters(d: Draws, name: str) -> Any:
         case "select_scatter":
             source = d.tensor(shape[:axis] + shape[axis + 1 :], dtype)
             return "aten::select_scatter", (x, source, dim, d.number(0, shape[axis] - 1))
+        case "diagonal_scatter":
+            x = d.tensor((d.pick(1, 5, 33), d.pick(2, 9, 40)), dtype)
+            offset = d.number(-x.shape[0] + 1, x.shape[1] - 1)
+            length = torch.diagonal(x, offset).shape[0]
+            return "aten::diagonal_scatter", (x, d.tensor((length,), dtype), offset, 0, 1)
         case "slice_scatter":
             step = d.number(1, 2)
             begin = d.number(0, shape[axis] - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,13 +10,16 @@ import torch
 from families.draws import BF16, F32, Draws, family
 
 
-@family("sum", "mean", "amax", "amin", "all", "any", "var", "std", "var_mean", "linalg_vector_norm", "norm")
+@family("sum", "mean", "amax", "amin", "all", "any", "var", "std", "var_mean", "linalg_vector_norm", "norm",
+        "prod")  # fmt: skip
 def reduction(d: Draws, name: str) -> Any:
     shape, dtype = d.shape(1, 4), d.floats()
     keep, dims = d.flag(), d.dims(shape)
     if name in ("var", "std", "var_mean"):
         shape = (*shape[:-1], max(shape[-1], 2))
         dims = sorted({*dims, len(shape) - 1})
+    if name == "prod":
+        return "aten::prod.dim_int", (1 + d.tensor(shape, F32, "unit") / 8, dims[0], keep), {"loose": 50}
     x = d.tensor(shape, torch.bool if name in ("all", "any") else dtype)
     loose = {"loose": 10}
     match name:
@@ -34,12 +38,22 @@ def reduction(d: Draws, name: str) -> Any:
     return f"aten::{name}", (x, dims, keep)
 
 
-@family("argmax", "argmin", "max", "min", "cumsum", "topk")
+@family("argmax", "argmin", "max", "min", "cumsum", "cumprod", "topk", "sort", "median", "kthvalue")
 def ordered(d: Draws, name: str) -> Any:
     shape, dtype = d.shape(1, 3), d.pick(F32, BF16)
     dim, keep = d.dim(shape), d.flag()
     if name == "cumsum":
         return "aten::cumsum", (d.tensor(shape, dtype), dim), {"loose": 10}
+    if name == "cumprod":
+        return "aten::cumprod", (1 + d.tensor(shape, F32, "unit") / 8, dim), {"loose": 50}
+    if name in ("sort", "median", "kthvalue"):
+        x = (d.values(shape, F32, "distinct") % 251).argsort(dim).to(dtype)
+        match name:
+            case "sort":
+                return "aten::sort", (x, dim, d.flag())
+            case "median":
+                return "aten::median.dim", (x, dim, keep)
+        return "aten::kthvalue", (x, d.number(1, shape[dim]), dim, keep)
     if name == "topk":
         x = (d.values(shape, F32, "distinct") % 251).argsort(dim).to(dtype)
         return "aten::topk", (x, d.number(1, shape[dim]), dim, d.flag(), True)
@@ -96,8 +110,21 @@ def rows_norm(d: Draws, name: str) -> Any:
     return f"aten::{name}", (g, x, list(last), r, w, [True, w is not None]), options
 
 
+@family("native_group_norm")
+def group_norm(d: Draws, name: str) -> Any:
+    groups = d.pick(1, 2, 4)
+    n, c, hw = d.number(1, 3), groups * d.pick(1, 3, 8), d.pick((5,), (4, 7), (1,), (9, 16))
+    x = d.values((n, c, *hw), d.pick(F32, BF16))
+    w, bias = d.pick(None, d.values((c,), x.dtype)), d.pick(None, d.values((c,), x.dtype))
+    return f"aten::{name}", (x, w, bias, n, c, math.prod(hw), groups, 1e-3), {"loose": 20}
+
+
 @family(
-    "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "native_batch_norm_backward"
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "native_batch_norm_backward",
 )
 def batch_norm(d: Draws, name: str) -> Any:
     shape = d.pick((3, 5), (2, 6, 9), (4, 130, 5, 7), (2, 3, 17, 16), (8, 1, 4, 4), (5, 33, 1, 3))
@@ -111,6 +138,8 @@ def batch_norm(d: Draws, name: str) -> Any:
     if name == "native_batch_norm_backward":
         _, m, r = torch.ops.aten.native_batch_norm(x, w, None, None, None, True, 0.1, 1e-3)
         return f"aten::{name}", (d.values(shape, F32), x, w, None, None, m, r, True, 1e-3, [True] * 3), {"loose": 50}
+    if name == "_native_batch_norm_legit_no_training":
+        return f"aten::{name}", (x, w, bias, mean, var, 0.1, 1e-3), {"loose": 20, "compared": (0,)}
     compared = {} if training else {"compared": (0,)}
     if name == "_native_batch_norm_legit_functional":
         return f"aten::{name}", (x, w, bias, mean, var, training, 0.1, 1e-3), {"loose": 20, **compared}
