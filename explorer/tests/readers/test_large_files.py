@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -34,7 +35,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper, "cores", lambda: 2)
 
 
-def tables(path: Path, folder: Path) -> tuple[readers.IngestResult, dict[str, object]]:
+def tables(path: Path, folder: Path) -> tuple[readers.IngestResult, dict[str, Any]]:
     result = readers.ingest(path, folder)
     found = {file.stem: pq.read_table(file).to_pydict() for file in folder.glob("*.parquet")}
     assert [file.name for file in folder.iterdir() if file.suffix != ".parquet"] == []
@@ -54,6 +55,26 @@ def test_helpers_and_spill_files_change_nothing(
     assert result.stored == expected.events
     assert result.device_time_ns == expected.kernel_total_ns
     assert found == small
+
+
+@pytest.mark.usefixtures("tokenizer")
+def test_arguments_are_the_same_wherever_they_are_kept(
+    synthetic: ModuleType, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Events with members that join their arguments stand among others, in some pieces of the file only."""
+    path = tmp_path / "cuda.json"
+    synthetic.write(path, steps=2, calls=300)
+    text = path.read_text()
+    head, middle, tail = text[: len(text) // 3], text[len(text) // 3 : len(text) // 2], text[len(text) // 2 :]
+    path.write_text(
+        head + middle.replace('"ph": "X", "cat": "kernel"', '"cname": "é", "ph": "X", "cat": "kernel"') + tail
+    )
+    _, small = tables(path, tmp_path / "small")
+    request.getfixturevalue("large")
+    _, found = tables(path, tmp_path / "large")
+    assert found == small
+    kept = "".join(found["SystemProfileEvents"]["extra_attributes_json"])
+    assert '"event": {"cname": "é"}' in kept
 
 
 @pytest.mark.usefixtures("tokenizer")
