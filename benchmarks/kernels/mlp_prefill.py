@@ -136,9 +136,10 @@ class MlpPrefillKernel:
         for used, width in ((p.gate_bias, self.columns), (p.up_bias, self.columns), (p.down_bias, p.hidden)):
             if used:  # one row, broadcast to 128 partitions by four shuffles on VectorE
                 w.dma(self.bias.columns(0, width, (0, 1)), self.vector.rows(0, 1, (0, width)), "qBias")
+                first = self.bias.columns(0, width, (0, 32))
                 for quadrant in range(4):
                     part = self.bias.columns(0, width, (32 * quadrant, 32 * quadrant + 32))
-                    w.copy(part, part)
+                    w.emit("nc_stream_shuffle", dst=part, data=first, mask=(0,) * 32)
         # A DMA of its own for each 128 elements of the norm's weight, and of its bias.
         vectors = [self.gamma] * (p.norm in ("rms", "layer")) + [self.beta] * p.norm_bias
         for vector in vectors:
@@ -247,7 +248,8 @@ class MlpPrefillKernel:
         """Gate or up: PSUM holds all rows and columns of the tile while H is streamed."""
         p, w = self.p, self.w
         pieces = chunks(self.columns, BANK)
-        banks = {(i, j): self.psum.take() for i in range(len(lengths)) for j in range(len(pieces))}
+        # Gate and up take the same banks, so that up waits for what gate leaves there.
+        banks = {(i, j): self.psum.tiles[i * len(pieces) + j] for i in range(len(lengths)) for j in range(len(pieces))}
         for start, size in chunks(p.hidden, 1024):
             tile = self.source_weights.take()
             blocks = size // 128
