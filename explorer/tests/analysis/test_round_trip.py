@@ -17,6 +17,7 @@ from neuronscope.analysis.export import export
 from neuronscope.analysis.filter import filtered
 from neuronscope.analysis.library import ingest_result, open_profile
 from neuronscope.analysis.profile import Profile
+from neuronscope.cli.printing import found_lines
 from neuronscope.formats.errors import FormatError
 
 FORMS = (("json", "a.json"), ("json", "b.json.gz"), ("perfetto", "c.json"), ("perfetto", "d.pftrace"),
@@ -100,6 +101,7 @@ def test_it_says_what_it_is_and_where_it_came_from(
 ) -> None:
     again = reopened(golden, form, tmp_path / name)
     assert ingest_result(again).format == f"neuronscope session, exported by Neuronscope as {told}"
+    assert f"exported by Neuronscope as {told}" in " ".join(found_lines(again))
     assert again.info["exported_from"] == str(golden.source or golden.info["path"])
 
 

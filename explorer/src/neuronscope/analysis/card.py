@@ -12,10 +12,17 @@ from neuronscope.analysis.units import format_ns, plural
 if TYPE_CHECKING:
     from neuronscope.analysis.profile import Profile
 
-__all__ = ["health", "ingest_report", "made_by", "profile_card", "profile_line"]
+__all__ = ["format_of", "health", "ingest_report", "made_by", "profile_card", "profile_line"]
 
 
 _DULL = ("notes.trace_id", "notes.traceName")  # facts of the file that tell a reader nothing
+
+
+def format_of(profile: Profile) -> str:
+    """What the file was, and for an export of ours that it is one."""
+    told = profile.info.get("format", "")
+    exported = profile.info.get("exported_as")
+    return f"{told}, exported by Neuronscope as {exported}" if exported else told
 
 
 def made_by(profile: Profile) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def profile_line(profile: Profile) -> dict[str, Any]:
     return {
         "id": profile.id,
         "name": profile.name,
-        "format": profile.info.get("format", ""),
+        "format": format_of(profile),
         "made_by": made_by(profile),
         "health": health(profile),
         "span_ns": profile.span_ns,

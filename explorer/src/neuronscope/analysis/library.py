@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from neuronscope.analysis.card import format_of
 from neuronscope.analysis.profile import Profile, unique_names
 from neuronscope.readers import IngestResult, IngestWarning, Progress
 from neuronscope.readers.processed import FIGURES
@@ -66,7 +67,7 @@ def ingest_result(profile: Profile) -> IngestResult:
         figures |= device_figures(profile)
     report = tuple(IngestWarning(**row) for row in profile.table("IngestReport").to_pylist())
     return IngestResult(
-        format=info.get("format", "processed profile"),
+        format=format_of(profile) or "processed profile",
         source=profile.source or Path(),
         **figures,
         dropped=count("dropped") if info.get("dropped", "").isdecimal() else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from neuronscope.analysis.card import ingest_report, made_by
+from neuronscope.analysis.card import format_of, ingest_report, made_by
 from neuronscope.analysis.compare import Comparison
 from neuronscope.analysis.operators import Operators
 from neuronscope.analysis.profile import Profile, Range
@@ -30,7 +30,7 @@ def found_lines(profile: Profile, selected: Range | None = None, facts: int = 3)
     yield f"{profile.name}  {clip(source, 78 - len(profile.name))}".rstrip()
     maker = made_by(profile)
     result = profile.ingest_result
-    parts = [profile.info.get("format", ""), maker["label"]]
+    parts = [format_of(profile), maker["label"]]
     if maker["model_version"]:
         parts.append(f"model {maker['model_version']}")
     if result is not None:
