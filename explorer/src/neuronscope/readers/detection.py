@@ -223,6 +223,9 @@ def _in_folder(path: Path) -> Reader:
         if len(files) == 1:
             return _beside(path, detect(files[0]), files)
         return _File("rocprof output", path, lambda progress, _: rocprof.read_csv(files, progress), (*files,))
+    processes = ranks.find_sessions(path)
+    if processes is not None:
+        return ranks.RanksReader(path, processes)
     taken = session.find_session(path)
     return _File(
         "neuronscope session",

@@ -7,6 +7,7 @@ those of the others with ids moved so that they stay unique. Memory does not gro
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 import re
@@ -28,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from neuronscope.formats.errors import FormatError
-from neuronscope.readers import run_files, source
+from neuronscope.readers import run_files, session, source
 from neuronscope.readers.folder import looks_like_trace, traces_in
 from neuronscope.readers.helper import cores
 from neuronscope.readers.processed import FIGURES
@@ -37,21 +38,32 @@ from neuronscope.readers.wording import iso_time, printable
 from neuronscope.readers.write import Writer
 from neuronscope.schema.published import arrow_schema, schema_fields
 
-__all__ = ["RankFiles", "RanksReader", "find_databases", "find_hosts", "find_ranks"]
+__all__ = ["RankFiles", "RanksReader", "find_databases", "find_hosts", "find_ranks", "find_sessions"]
 
 _HEAD_BYTES = 1 << 20
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)')
 _WORLD = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"world_size"\s*:\s*(\d+)')
 _NAMED = re.compile(r"(?:rank|worker)[-_.]?(\d+)", re.IGNORECASE)
 _ASCEND = re.compile(r"profiler_info_(\d+)\.json$")
+_PROCESS = re.compile(r"_pid_\d+$")
 _HOSTS = ".trace.json.gz"  # JAX: plugins/profile/<run>/<host>.trace.json.gz
+_FLOW_ENDS = {"in_id": "in_table", "out_id": "out_table"}
+_FLOW_KINDS = {"SystemProfileEvents": "event"}
+_COUNTED = ("Instruction", "DmaPacketAggregated", "DmaPacket", "SemaphoreUpdate")  # tables with an `id` of their own
 _TIMES = ("start_ts", "end_ts", "launch_ts", "enqueue_ts")
 _PROCESS_STEP = 10_000_000  # ranks of several hosts may have the same process id
 
+_OF_EXECUTIONS = (
+    *("ActiveTime", "DmaUsage", "ExecutionInfo", "HbmUsage", "PendingDma", "PsumUsage", "SbufAllocation", "SbufUsage"),
+)
+_WITHOUT_IDS = (
+    *("CpuUsage", "HostMemUsage", "DeviceProfileList", "DmaQueuesInfo", "NeffHeader", "OpcodeSummary", "Summary"),
+    *("Metadata", "TensorInfo", "HbmUsageSummaryByType", "DmaUsageSummary", "Hardware"),
+)
 # Columns that hold ids, and by which count of the ranks before they move.
 _IDS = {
     "SystemProfileEvents": {"id": "event"},
-    "Flow": {"in_id": "event", "out_id": "event"},
+    "Flow": {},  # see _FLOW_ENDS
     "Slice": {"event_id": "event", "track_id": "track"},
     "Track": {"track_id": "track"},
     "HostOp": {"event_id": "event", "parent_id": "event"},
@@ -59,6 +71,13 @@ _IDS = {
     "Gap": {"gap_id": "gap", "track_id": "track", "previous_event_id": "event", "next_event_id": "event"},
     "Step": {},
     "OtherEvent": {},
+    # Of sessions: device profiles and host samples.
+    "Instruction": {"id": "Instruction", "execution_id": "execution"},
+    "DmaPacketAggregated": {"id": "DmaPacketAggregated", "execution_id": "execution"},
+    "DmaPacket": {"id": "DmaPacket", "packet_aggregation_id": "DmaPacketAggregated"},
+    "SemaphoreUpdate": {"id": "SemaphoreUpdate", "execution_id": "execution"},
+    **{name: {"execution_id": "execution"} for name in _OF_EXECUTIONS},
+    **{name: {} for name in _WITHOUT_IDS},
 }
 
 
@@ -73,6 +92,7 @@ class RankFiles:
         others: traces that tell no rank, left out.
         names: what to call the files whose ranks nobody tells.
         shifts: what the times of a file are late by, in ns.
+        sessions: the files are folders of sessions.
     """
 
     files: Mapping[int, Path]
@@ -81,6 +101,7 @@ class RankFiles:
     others: tuple[Path, ...] = ()
     names: Mapping[int, str] = member(default_factory=dict)
     shifts: Mapping[int, int] = member(default_factory=dict)
+    sessions: bool = False
 
 
 def find_ranks(folder: Path) -> RankFiles | None:
@@ -129,6 +150,40 @@ def find_hosts(folder: Path) -> RankFiles | None:
     return RankFiles(dict(enumerate(paths)), 0, names=names)
 
 
+def find_sessions(folder: Path) -> RankFiles | None:
+    """The newest session of each process below a folder, when they were recorded at the same time; else None."""
+    if session.is_session(folder):
+        return None
+    newest: dict[Path, Path] = {}
+    older: list[Path] = []
+    below = [
+        d for pattern in ("*", "*/*") for d in sorted(folder.glob(pattern)) if d.is_dir() and session.is_session(d)
+    ]
+    for place in sorted(below, key=lambda d: d.name):
+        process = place.parent if _PROCESS.search(place.parent.name) else place
+        if process in newest:
+            older.append(newest[process])
+        newest[process] = place
+    spans = sorted(filter(None, map(session.recorded, newest.values())))
+    if len(newest) < 2 or len(spans) < len(newest):
+        return None
+    reach = itertools.accumulate((last for _, last in spans), max)
+    if not all(first <= last for (first, _), last in zip(spans[1:], reach, strict=False)):
+        return None
+    ranks = {process: _session_rank(place) for process, place in newest.items()}
+    told = min(ranks.values()) >= 0 and len(set(ranks.values())) == len(ranks)
+    numbered = {ranks[process] if told else number: process for number, process in enumerate(newest)}
+    files = {number: newest[process] for number, process in sorted(numbered.items())}
+    names = {} if told else {number: process.name for number, process in numbered.items()}
+    return RankFiles(files, 0, older=tuple(older), names=names, sessions=True)
+
+
+def _session_rank(place: Path) -> int:
+    trace = place / "trace.json"
+    inside = _RANK.search(source.head(trace, _HEAD_BYTES)) if trace.is_file() else None
+    return int(inside[1]) if inside else -1
+
+
 def find_databases(paths: Sequence[Path]) -> RankFiles | None:
     """Databases of one run, one per process or rank; None when they are of several."""
     parts = run_files.parts_of(paths)
@@ -153,6 +208,8 @@ class RanksReader:
 
     def files(self) -> list[Path]:
         """Every file that is read."""
+        if self.ranks.sessions:
+            return [file for folder in self.ranks.files.values() for file in session.files_of(folder)]
         return list(self.ranks.files.values())
 
     def read(self, store_dir: Path, progress: Progress | None = None) -> IngestResult:
@@ -242,16 +299,21 @@ class RanksReader:
                 *("device_slices", "device_time_ns", "device_busy_ns", "processes"),
             )
         }
+        lost = [result.dropped for result in results.values()]
+        dropped = None if None in lost else sum(filter(None, lost))
         ranks = () if self.ranks.names else tuple(results)
         return replace(
-            first, source=self.source, ranks=ranks, report=tuple(report), tables=written, dropped=None, **total
+            first, source=self.source, ranks=ranks, report=tuple(report), tables=written, dropped=dropped, **total
         )
 
     def _info(self, parts: Sequence[_Part], results: Mapping[int, IngestResult]) -> pa.Table:
-        table = pq.read_table(parts[0].folder / "ProfileInfo.parquet")
-        facts = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+        facts = dict(parts[0].facts)
         for name in FIGURES:
             facts[name] = str(sum(getattr(result, name) for result in results.values()))
+        for part in parts[1:]:
+            facts = {**part.facts, **facts}  # executables and the like of every process
+        lost = [part.facts.get("dropped", "") for part in parts]
+        facts["dropped"] = str(sum(map(int, lost))) if all(map(str.isdecimal, lost)) else "unknown"
         facts.update(path=str(self.source), instance="ranks")
         if not self.ranks.names:
             facts["ranks"] = ",".join(map(str, results))
@@ -269,12 +331,20 @@ class _Part:
     instance: str
     named: str
     time_shift: int = 0
+    label: str = ""
+    profiles: bool = False  # device profiles of several processes have the same names
     names: Any = None
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What ProfileInfo says of it."""
+        table = pq.read_table(self.folder / "ProfileInfo.parquet")
+        return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
 def _parts(results: Mapping[int, IngestResult], folders: Mapping[int, Path], files: RankFiles) -> list[_Part]:
     parts = []
-    shift = {"event": 0, "track": 0, "execution": 0, "gap": 0}
+    shift = dict.fromkeys(("event", "track", "execution", "gap", *_COUNTED), 0)
     seen: set[int] = set()
     for rank, result in results.items():
         folder = folders[rank]
@@ -287,7 +357,8 @@ def _parts(results: Mapping[int, IngestResult], folders: Mapping[int, Path], fil
         label = files.names.get(rank, f"rank {rank}")
         instance = label if old == "local" else f"{old} {label}"
         column = -1 if rank in files.names else rank
-        parts.append(_Part(column, folder, dict(shift), moved, instance, old, files.shifts.get(rank, 0)))
+        shifted = files.shifts.get(rank, 0)
+        parts.append(_Part(column, folder, dict(shift), moved, instance, old, shifted, label, files.sessions))
         rows = result.tables
         shift["event"] += rows["SystemProfileEvents"]
         shift["track"] += rows["Track"]
@@ -295,6 +366,10 @@ def _parts(results: Mapping[int, IngestResult], folders: Mapping[int, Path], fil
         if rows.get("Execution"):
             numbers = pq.read_table(folder / "Execution.parquet", columns=["execution_id"])["execution_id"]
             shift["execution"] += pc.max(numbers).as_py() + 1
+        for table in _COUNTED:
+            if rows.get(table):
+                numbers = pq.read_table(folder / f"{table}.parquet", columns=["id"])["id"]
+                shift[table] += (pc.max(numbers).as_py() or 0) + 1
     return parts
 
 
@@ -312,10 +387,18 @@ def _moved(name: str, table: pa.Table, part: _Part) -> pa.Table:
     """A rank's rows with ids that are unique among all ranks."""
     for index, field in enumerate(table.schema):
         column, kind = table[field.name], _IDS[name].get(field.name)
-        if kind is not None:
-            values = column.to_numpy()
-            values = np.where(values >= 0, values + part.shift[kind], values)
-            table = table.set_column(index, field, pa.array(values).cast(field.type))
+        if name == "Flow" and field.name in _FLOW_ENDS:
+            of_table = table[_FLOW_ENDS[field.name]].cast(pa.string()).to_pylist()
+            shifts = pa.array([part.shift.get(_FLOW_KINDS.get(other, other), 0) for other in of_table], pa.int64())
+            table = table.set_column(index, field, pc.add(column, shifts).cast(field.type))
+        elif kind is not None:
+            known = pc.greater_equal(column, 0)
+            table = table.set_column(
+                index, field, pc.if_else(known, pc.add(column, part.shift[kind]), column).cast(field.type)
+            )
+        elif field.name == "device_profile_name" and part.profiles:
+            named = [f"{part.label} {text}" if text else text for text in column.to_pylist()]
+            table = table.set_column(index, field.name, pa.array(named, pa.string()))
         elif name == "Slice" and field.name in ("name_id", "op_id"):
             table = table.set_column(index, field, pa.array(part.names[column.to_numpy()]).cast(field.type))
         elif field.name in _TIMES and part.time_shift:

@@ -90,6 +90,17 @@ def is_session(path: Path) -> bool:
         return False
 
 
+def recorded(directory: Path) -> tuple[int, int] | None:
+    """When a session began and ended, ns since the epoch; None where none of its files tells."""
+    for path in (*(directory / mark for mark in _MARKS), *sorted(directory.glob("*.ntff"))):
+        try:
+            told = container.read(path).session
+        except (FormatError, OSError):
+            continue
+        return told.start_ns, told.stop_ns
+    return None
+
+
 def files_of(directory: Path) -> list[Path]:
     """Every file of the session."""
     return sorted(file for file in directory.iterdir() if file.is_file())
