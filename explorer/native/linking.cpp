@@ -208,27 +208,29 @@ struct Piece {
   Numbers<uint8_t> data;
 };
 
-struct Part {  // of an answer: a prefix, a text, and how they are joined
+struct Part {  // of an answer
   const uint8_t* text;
   uint32_t size;
-  int32_t code;
-  enum Kind : uint8_t { kNothing, kObject, kBare, kValue } kind;
+  int32_t code;  // of the prefix
 };
+
+enum class Kind { kNothing, kObject, kBare, kValue };
 
 bool blank(uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 constexpr uint32_t kShort = 24;  // an object with nothing but blanks inside is looked for among those below
 
-Part::Kind kind_of(const uint8_t* text, uint32_t size) {
-  if (!size) return Part::kNothing;
-  if (text[0] != '{') return Part::kValue;
-  if (size >= kShort) return Part::kObject;
+Kind kind_of(const uint8_t* text, uint32_t size) {
+  if (!size) return Kind::kNothing;
+  if (text[0] != '{') return Kind::kValue;
+  if (size >= kShort) return Kind::kObject;
   for (uint32_t i = 1; i + 1 < size; ++i)
-    if (!blank(text[i])) return Part::kObject;
-  return Part::kBare;
+    if (!blank(text[i])) return Kind::kObject;
+  return Kind::kBare;
 }
 
 constexpr char kNamed[] = ",\"args\":", kAlone[] = "\"args\":";
+constexpr size_t kMost = sizeof kNamed;  // bytes beside prefix and text
 
 PyDoc_STRVAR(
     attributes_doc,
@@ -286,11 +288,8 @@ PyObject* attributes(PyObject*, PyObject* arguments) {
       const int32_t end = piece.offsets[static_cast<size_t>(row - piece.first) + 1];
       sound = 0 <= begin && begin <= end && static_cast<size_t>(end) <= piece.data.size();
       if (!sound) break;
-      Part& part = parts[i];
-      part = {piece.data.data() + begin, static_cast<uint32_t>(end - begin), codes[i], Part::kNothing};
-      part.kind = kind_of(part.text, part.size);
-      const auto& prefix = prefixes[static_cast<size_t>(part.code)];
-      total += prefix.second + part.size + 12;
+      parts[i] = {piece.data.data() + begin, static_cast<uint32_t>(end - begin), codes[i]};
+      total += prefixes[static_cast<size_t>(codes[i])].second + parts[i].size + kMost;
       if (total > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) break;
     }
   } catch (const std::bad_alloc&) {
@@ -314,17 +313,18 @@ PyObject* attributes(PyObject*, PyObject* arguments) {
     const auto& [prefix, length] = prefixes[static_cast<size_t>(part.code)];
     const bool alone = length == 1;
     put(prefix, length);
-    switch (part.kind) {
-      case Part::kNothing:
+    const Kind kind = kind_of(part.text, part.size);
+    switch (kind) {
+      case Kind::kNothing:
         put(" }", 2);
         break;
-      case Part::kValue:
+      case Kind::kValue:
         put(alone ? kAlone : kNamed, alone ? sizeof kAlone - 1 : sizeof kNamed - 1);
         put(part.text, part.size);
         put("}", 1);
         break;
       default:  // the brace becomes the comma after the category
-        out[size++] = part.kind == Part::kBare || alone ? ' ' : ',';
+        out[size++] = kind == Kind::kBare || alone ? ' ' : ',';
         put(part.text + 1, part.size - 1);
     }
     offsets[i + 1] = static_cast<int32_t>(size);

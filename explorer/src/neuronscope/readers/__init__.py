@@ -7,6 +7,7 @@ the Parquet tables. What is as long as the file lies in `scratch` columns.
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ def __getattr__(name: str) -> Any:
     """Loaded when asked for: a helper process, which needs little of this package, starts in half the time."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from neuronscope.readers import detection
-
+    collecting = gc.isenabled()
+    gc.disable()  # loading makes nothing to collect; looking for it takes a tenth of the time
+    try:
+        from neuronscope.readers import detection
+    finally:
+        if collecting:
+            gc.enable()
     return getattr(detection, name)

@@ -61,7 +61,7 @@ def pieces(model: Model) -> Iterator[pa.Table]:
                 "nc_idx": pa.array(nc, mask=~there_of[role] | (nc < 0)),
                 "pcore_idx": pa.array(pcore, mask=pcore < 0),
                 "flow_id": flow,
-                "framework_stream_id": pc.cast(pa.array(stream_id, mask=~stream), pa.string()).dictionary_encode(),
+                "framework_stream_id": _printed(pa.array(stream_id, mask=~stream)),
                 "extra_attributes_json": attributes_of(ev, low, high).cast(pa.string()),
             },
         )
@@ -69,3 +69,9 @@ def pieces(model: Model) -> Iterator[pa.Table]:
         return table
 
     return in_pieces(len(ev), piece, model.trace.scratch)
+
+
+def _printed(numbers: pa.Array) -> pa.DictionaryArray:
+    """Whole numbers as texts, each printed once."""
+    coded = numbers.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from neuronscope.readers import lanes, tracks
 from neuronscope.readers.exact import Int64
-from neuronscope.readers.keys import latest_row, pair_codes
-from neuronscope.readers.narrow import Coded
+from neuronscope.readers.keys import pair_codes, stable_order
+from neuronscope.readers.narrow import Coded, narrow
+from neuronscope.readers.scratch import ranges
 from neuronscope.readers.tables import in_pieces, named_table
 from neuronscope.readers.trace import DEVICE_ROLES
 from neuronscope.readers.wording import gap_texts
@@ -34,30 +35,60 @@ class Idle:
 
 def make(model: Model) -> None:
     """Columns `gap_ns` and `gap_cause` of the executions, and where gaps are."""
+    execution, scratch = model.execution.columns, model.trace.scratch
+    start = execution["start_ts"]
+    before, previous = _work_before(model)
+    told = execution["gap_ns"] if "gap_cause" in execution else None  # recorded
+    gaps, causes = scratch.column(), scratch.column()
+    found = [np.zeros(0, np.int64)]
+    for low, high in ranges(len(start)):
+        some = slice(low, high)
+        ended, begins = before[some], start[some]
+        gap = np.where(ended >= 0, np.maximum(begins - ended, 0), -1)
+        if told is not None:
+            gap = np.where((ended >= 0) & (told[some] < 0), gap, told[some])
+        else:
+            enqueued = execution["enqueue_ts"][some]
+            called = np.where(enqueued >= 0, enqueued, execution["launch_ts"][some])
+            late = (called >= 0) & (called > ended)
+            causes.append(np.where(ended < 0, 0, np.where(late, 1, 2)).astype(np.int8))
+        gaps.append(narrow(gap))
+        found.append(low + np.flatnonzero((gap > 0) & (ended >= 0)))
+        scratch.forget()
+    if told is None:
+        execution["gap_cause"] = Coded(causes.finish(), ["first", "host_late", "unknown"])
+    execution["gap_ns"] = gaps.finish()
+    rows = np.concatenate(found)
+    begins = scratch.take(start, rows)
+    if (begins[1:] < begins[:-1]).any():
+        rows = rows[np.argsort(begins, kind="stable")]
+    events = execution["event_id"][previous[rows]] if len(rows) else rows
+    model.idle = Idle(model.keep(rows), model.keep(before[rows]), model.keep(events))
+    scratch.forget()
+
+
+def _work_before(model: Model) -> tuple[Int64, Int64]:
+    """For each execution the latest end of those that began earlier on its device, and which that is; -1 none."""
     execution = model.execution.columns
-    start, end = execution["start_ts"], execution["end_ts"]
-    count = len(start)
-    device = pair_codes(execution["process_id"], execution["device"])
-    order = np.lexsort((start, device))
+    start, end, count = execution["start_ts"], execution["end_ts"], len(model.execution)
+    device = narrow(pair_codes(execution["process_id"], execution["device"]))
+    ordered = all((start[low + 1 : high + 1] >= start[low:high]).all() for low, high in ranges(max(count - 1, 0)))
+    order = stable_order(device, int(device.max(initial=0)) + 1) if ordered else np.lexsort((start, device))
     before = np.full(count, -1, np.int64)
-    before[order] = lanes.running_end(device[order], end[order])
-    previous = np.full(count, -1, np.int64)
-    previous[order] = latest_row(device[order], end[order], order)
-    gap = np.where(before >= 0, np.maximum(start - before, 0), -1)
-    if "gap_cause" in execution:  # recorded
-        told = execution["gap_ns"]
-        gap = np.where(before >= 0, np.where(told >= 0, told, gap), told)
-    else:
-        called = np.where(execution["enqueue_ts"] >= 0, execution["enqueue_ts"], execution["launch_ts"])
-        late = (called >= 0) & (called > before)
-        cause = np.where(before < 0, 0, np.where(late, 1, 2)).astype(np.int8)
-        execution["gap_cause"] = Coded(model.keep(cause), ["first", "host_late", "unknown"])
-    execution["gap_ns"] = model.keep(gap)
-    rows = np.flatnonzero((gap > 0) & (before >= 0))
-    rows = rows[np.argsort(start[rows], kind="stable")]
-    previous = execution["event_id"][previous[rows]] if len(rows) else rows
-    model.idle = Idle(model.keep(rows), model.keep(before[rows]), model.keep(previous))
-    model.trace.scratch.forget()
+    previous = np.full(count, -1, order.dtype)
+    for begin, past in lanes.groups_of(device[order]):
+        latest, holder = np.zeros(0, np.int64), order[:0]  # end and row of the work that ends last so far
+        for low, high in ranges(past - begin):
+            rows = order[begin + low : begin + high]
+            ends, held = np.concatenate((latest, end[rows])), np.concatenate((holder, rows))
+            reach = np.maximum.accumulate(ends)
+            leads = np.concatenate(([True], ends[1:] > reach[:-1]))
+            by = held[np.maximum.accumulate(np.where(leads, np.arange(len(ends)), 0))]
+            later = rows[1 - len(latest) :]  # all but the first of the device
+            before[later], previous[later] = reach[:-1], by[:-1]
+            latest, holder = reach[-1:], by[-1:]
+            model.trace.scratch.forget()
+    return before, previous
 
 
 def pieces(model: Model) -> Iterator[pa.Table]:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from neuronscope.readers import lanes
 from neuronscope.readers.exact import Int64
 from neuronscope.readers.scratch import CHUNK_ROWS, ranges
 
@@ -19,7 +18,6 @@ __all__ = [
     "distinct",
     "first_rows",
     "groups",
-    "latest_row",
     "lookup",
     "lookup_sorted",
     "match_arrows",
@@ -147,18 +145,6 @@ def _numbered(values: npt.NDArray[np.int64]) -> tuple[Int64, int]:
     """A dense number per distinct value, in order of appearance, and how many there are. Hashed, not sorted."""
     encoded = pa.array(values).dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
-
-
-def latest_row(group: Int64, end: Int64, rows: Int64) -> Int64:
-    """Row of the latest end among earlier rows of the group, -1 for its first; sorted by (group, start)."""
-    latest = np.full(len(end), -1, np.int64)
-    for low, high in lanes.groups_of(group):
-        reach = np.maximum.accumulate(end[low:high])
-        index = np.arange(high - low)
-        leads = np.concatenate(([True], end[low + 1 : high] > reach[:-1]))
-        holder = np.maximum.accumulate(np.where(leads, index, 0))
-        latest[low + 1 : high] = rows[low + holder[:-1]]
-    return latest
 
 
 def match_arrows(group: Int64, ts: Int64, phase: npt.NDArray[np.int8]) -> tuple[Int64, Int64, int]:
