@@ -252,7 +252,7 @@ class _Chrome:
         count = len(complete) + len(instants) + (len(paired) if paired is not None else 0)
         if count <= CHUNK_ROWS:
             return self.ordered(complete, paired, instants)
-        return merged(self.buckets(complete, paired, instants, -(-count // CHUNK_ROWS)), self.scratch)
+        return merged(self.buckets(complete, paired, instants, len([*ranges(count)])), self.scratch)
 
     def buckets(self, complete: Int64, paired: Paired | None, instants: Int64, count: int) -> Iterator[Events]:
         """About `count` parts of the events, each in order of start and later than the one before."""

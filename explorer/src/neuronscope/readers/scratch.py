@@ -21,13 +21,14 @@ __all__ = ["CHUNK_ROWS", "SCRATCH_PREFIX", "Column", "Scratch", "ranges", "rows_
 
 CHUNK_ROWS = 1 << 20  # what is worked on at once; a shorter column stays in memory
 SCRATCH_PREFIX = ".column-"
+_AT_ONCE = 1 << 18  # rows that a pass looks at: its arrays fit the cache, and the allocator keeps their memory
 
 Array = npt.NDArray[Any]
 
 
 def ranges(count: int, size: int = 0) -> Iterator[tuple[int, int]]:
-    """Bounds of at most `size` rows (by default `CHUNK_ROWS`) that cover `count`."""
-    size = size or CHUNK_ROWS
+    """Bounds of at most `size` rows that cover `count`; by default as many as are best looked at together."""
+    size = size or min(_AT_ONCE, CHUNK_ROWS)
     for low in range(0, count, size):
         yield low, min(low + size, count)
 
