@@ -26,7 +26,7 @@ from benchmarks._memory import peak_bytes
 
 NAME = "Simulated instructions per second"
 
-_SIZES = (1024, 4096, 8192, 20480)
+_SIZES = (1024, 2048, 4096, 8192, 20480)
 
 
 def _product(size: int) -> Graph:

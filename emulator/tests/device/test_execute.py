@@ -63,6 +63,27 @@ def test_compiled_graphs_and_their_gradients_are_computed_by_their_programs(scri
     assert 0 < max(differences) < 1e-5
 
 
+ATTENTION = """
+    import json, torch, torch_neuronx
+    torch.manual_seed(0)
+    attend = lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    drawn = [torch.randn(2, 4, 8, 16) for _ in range(3)]
+    found = []
+    for device, call in (("cpu", attend), ("neuron", torch.compile(attend, backend="neuron"))):
+        tensors = [t.clone().to(device).detach().requires_grad_() for t in drawn]
+        result = call(*tensors)
+        result.square().sum().backward()
+        found.append([result.detach().cpu(), *(t.grad.cpu() for t in tensors)])
+    print(json.dumps([float((one - two).abs().max()) for one, two in zip(*found)]))
+"""
+
+
+def test_a_graph_reads_what_another_wrote_in_the_layout_it_was_compiled_for(script):
+    result = script(ATTENTION, NEURONSCOPE_EXECUTE="program")
+    assert result.returncode == 0, result.stderr
+    assert 0 < max(json.loads(result.stdout.splitlines()[-1])) < 1e-4
+
+
 def test_numbers_of_64_bits_are_computed_in_32_as_on_the_hardware(script):
     source = """
         import torch, torch_neuronx
