@@ -29,6 +29,7 @@ def roots(tmp_path):
         ("C:\\work\\project\\model\\layers.py:3", "model/layers.py", 3),
         ("train.py:2:7", "train.py", 2),
         ("/other/kernel.py:2", "kernel.py", 2),
+        ("layers.py:12", "model/layers.py", 12),
     ],
 )
 def test_a_recorded_path_is_found_by_its_longest_end(roots, place, file, line):
@@ -64,6 +65,12 @@ def test_nothing_outside_the_roots_is_shown(roots, place):
 def test_what_is_no_place_is_refused(roots, place):
     with pytest.raises(SourceError, match="give a file and a line"):
         Sources(*roots).lines(place)
+
+
+def test_a_name_that_several_files_have_is_not_guessed(roots):
+    (roots[0] / "other").mkdir()
+    (roots[0] / "other" / "layers.py").write_text("other\n")
+    assert "is one of 2 files of that name" in Sources(*roots).lines("layers.py:1")["reason"]
 
 
 def test_a_line_the_file_does_not_have_says_so(roots):

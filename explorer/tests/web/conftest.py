@@ -70,6 +70,17 @@ def golden(built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     yield from _view([f"golden={TESTS / 'golden' / 'session'}"], tmp_path_factory.mktemp("store"))
 
 
+@pytest.fixture(scope="session")
+def with_sources(built_page: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a server that shows the golden session and knows a folder with its code."""
+    folder = tmp_path_factory.mktemp("code")
+    file = folder / "examples" / "rmsnorm" / "naive.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("".join(f"line_{number} = {number}\n" for number in range(1, 40)))
+    session = f"golden={TESTS / 'golden' / 'session'}"
+    yield from _view([session, "--framework-source-root", str(folder)], tmp_path_factory.mktemp("store"))
+
+
 @pytest.fixture
 def removable(built_page: None, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Address of a server that shows the golden session, and the library a test may take away from it."""

@@ -21,6 +21,8 @@ def published_schema() -> Mapping[str, Any]:
     return json.loads(text)
 
 
+_READ = ("Instruction", "Throttle")
+"""Published tables that macros of `sql/` read: columns that another version's file lacks are unknown there."""
 _OWN_TABLES = frozenset(table.name for table in own.OWN_TABLES)
 _SQL_TYPES = {
     "int64": "BIGINT",
@@ -58,6 +60,10 @@ def table_schemas() -> Mapping[str, Mapping[str, str]]:
 def absent_columns(table: str, present: Sequence[str]) -> str:
     """What to select besides `*`: columns of ours that a profile of an older version lacks, as unknown."""
     unknown = {"VARCHAR": "''", "BOOLEAN": "false"}
+    if table in _READ:
+        return "".join(
+            f', NULL::{kind} AS "{column}"' for column, kind in table_schemas()[table].items() if column not in present
+        )
     if table in published.ADDED:
         missing = [(column, kind) for column, kind, _ in published.ADDED[table] if column not in present]
         return "".join(f', NULL::{_sql_type(kind)} AS "{column}"' for column, kind in missing)

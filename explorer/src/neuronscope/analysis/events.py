@@ -10,6 +10,7 @@ import numpy as np
 
 from neuronscope.analysis.device_view import device_profile_id, has_device_rows
 from neuronscope.analysis.devices import peak_of
+from neuronscope.analysis.stack_frames import stack_frames
 from neuronscope.analysis.units import format_ns
 from neuronscope.formats.errors import NeuronscopeError
 
@@ -135,6 +136,8 @@ def event_details(profile: Profile, identity: int) -> dict[str, Any]:
         and key not in ("id", "name", "start_ts", "end_ts", "duration_ns", "extra_attributes_json")
     }
     attributes |= _json_object(raw.get("extra_attributes_json"))
+    if frames := stack_frames(profile, attributes.get("stack_frames")):
+        attributes["stack_frames"] = frames
     executions = executions_of(profile, identity, limit=2)
     execution = _execution(profile, executions[0]) if len(executions) == 1 else None
     gap = None

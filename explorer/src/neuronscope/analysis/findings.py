@@ -253,3 +253,49 @@ def lanes(_: Profile, rows: Sequence[Row]) -> Iterator[str]:
 def no_lanes(_: Profile) -> str:
     """Why there are no tracks."""
     return "No slice in this range."
+
+
+def hierarchy(_: Profile, rows: Sequence[Row]) -> Iterator[str]:
+    """The largest layer, and the engine that is active longest."""
+    top = [row for row in rows if row["depth"] == 1]
+    total = sum(row["active_ns"] for row in top)
+    largest = max(top, key=lambda row: row["active_ns"])
+    yield (
+        f"{largest['name']} takes {format_percent(largest['share'] or 0)} of the {format_ns(total)} of all "
+        f"instructions ({plural(largest['instructions'], 'instruction')})."
+    )
+    engines = {name: sum(row[f"{name.lower()}_ns"] for row in top) for name in _ENGINES}
+    busiest = max(engines, key=lambda name: engines[name])
+    if engines[busiest]:
+        yield f"{busiest} is the engine with the most: {format_ns(engines[busiest])}."
+
+
+_ENGINES = ("Tensor", "Vector", "Scalar", "GpSimd", "Sync")
+
+
+def no_hierarchy(profile: Profile) -> str:
+    """Why there is no instruction."""
+    if profile.rows("SELECT 1 FROM Instruction LIMIT 1"):
+        return "No instruction begins in this range."
+    empty = empty_text(profile)
+    return empty or "The profile has no instructions: record with the device profile on, on a Neuron device."
+
+
+def throttling(_: Profile, rows: Sequence[Row]) -> Iterator[str]:
+    """How long, and how far."""
+    for row in rows[:3]:
+        limit = "" if row["limit_share"] is None else f" to {format_percent(row['limit_share'])} of its cycles"
+        yield (
+            f"Core {row['core']} was held back ({row['kind']}){limit} for {format_ns(row['time_ns'])}, "
+            f"{format_percent(row['share'] or 0)} of the range."
+        )
+
+
+def no_throttling(profile: Profile) -> str:
+    """Why there is none."""
+    if profile.emulated and profile.has_device_rows:
+        return (
+            "No throttling: the emulator has no thermal or power limits. That TensorE is slower after a pause is in "
+            "the times of its instructions."
+        )
+    return empty_text(profile) or "No throttling was recorded (table Throttle is empty)."

@@ -56,6 +56,8 @@ SQL_FILES = (
     "memory_at_peak",
     "collectives",
     "rank_skew",
+    "instruction_tree",
+    "throttling",
     "insights",
 )
 """Macros of `sql/`, in order of use."""

@@ -32,6 +32,8 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
                  ("executions_shorter_than_call", "shorter")),
     "averages": (("name", "operator"), ("calls", "calls"), ("self_cpu_ns", "self CPU"), ("torch_self_cpu_ns", "torch"),
                  ("self_device_ns", "device"), ("torch_self_device_ns", "torch"), ("share", "share")),
+    "throttling": (("kind", "kind"), ("core", "core"), ("periods", "periods"), ("time_ns", "time"),
+                   ("limit_share", "limit"), ("share", "share")),
     "lanes": (("label", "track"), ("slices", "slices"), ("busy_ns", "busy"), ("share", "share")),
 }  # fmt: skip
 _SHORT = {
@@ -54,6 +56,8 @@ _NOTES = {
     "averages": "torch: as its own key_averages() has it; share: of the range's device time (without any: of the "
     "operators' own host time).",
     "lanes": "busy: at least one slice open; share: of the range's span.",
+    "hierarchy": "share: of the time of all instructions of the range.",
+    "throttling": "limit: utilization allowed meanwhile; share: of the range's span.",
     "tree": "share: of the range's device time, or of the top-level calls' host time without any.",
     "insights": "Bounds of different rules overlap: they don't add up.",
 }
@@ -127,6 +131,8 @@ def _lines(found: Found, limit: int) -> Iterator[str]:
             yield from _step_lines(found.rows, limit)
         elif name == "tree":
             yield from _tree_lines(found.rows, limit)
+        elif name == "hierarchy":
+            yield from _hierarchy_lines(found.rows, limit)
         else:
             yield from _plain_lines(name, found.rows, limit)
     for table, rows in found.more.items():
@@ -160,13 +166,13 @@ def _cell(key: str, value: Any) -> str:
         return "-"
     if key == "compute_skew":
         return f"{value * 100:+.1f} %"
-    if key == "share":
+    if key in ("share", "limit_share"):
         return format_share(value)
     if key.endswith("_ns"):
         return format_ns(value)
     if key.endswith("_bytes"):
         return format_bytes(value)
-    if key in ("category", "name", "place", "series", "label"):
+    if key in ("category", "name", "place", "series", "label", "kind"):
         return str(value).replace("_", " ") if key == "category" else str(value)
     return "-" if value == -1 else f"{value:,}"
 
@@ -236,6 +242,36 @@ def _tree_lines(rows: Sequence[Row], limit: int) -> Iterator[str]:
         lines.append([*cells, format_share(row["share"])])
     header = ["operator", "calls", "CPU", *(["device", "self"] if device else ["self CPU"]), "share"]
     yield table(header, lines)
+    if len(rows) > len(lines):
+        yield f"  … {len(rows) - len(lines):,} more (--limit, --json)"
+
+
+def _hierarchy_lines(rows: Sequence[Row], limit: int) -> Iterator[str]:
+    """The largest groups, indented below those around them; engines that did nothing are left out."""
+    from neuronscope.analysis.units import format_ns, format_share
+    from neuronscope.cli.text import table
+
+    kept = {tuple(row["path"]) for row in sorted(rows, key=lambda row: -row["active_ns"])[:limit]}
+    by_path = {tuple(row["path"]): row for row in rows}
+    kept |= {path[:depth] for path in kept for depth in range(1, len(path)) if path[:depth] in by_path}
+
+    def rank(path: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+        above = [by_path.get(path[:depth]) for depth in range(1, len(path) + 1)]
+        return tuple((-(one["active_ns"] if one else 0), name) for one, name in zip(above, path, strict=True))
+
+    engines = [
+        name for name in ("tensor", "vector", "scalar", "gpsimd", "sync") if any(row[f"{name}_ns"] for row in rows)
+    ]
+    lines = [
+        [
+            f"{'  ' * (len(path) - 1)}{path[-1]}",
+            f"{by_path[path]['instructions']:,}",
+            *(format_ns(by_path[path][f"{name}_ns"]) for name in engines),
+            format_share(by_path[path]["share"]),
+        ]
+        for path in sorted(kept, key=rank)
+    ]
+    yield table(["layer, HLO, opcode", "instr.", *engines, "share"], lines)
     if len(rows) > len(lines):
         yield f"  … {len(rows) - len(lines):,} more (--limit, --json)"
 

@@ -29,6 +29,7 @@ _TABLES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
             "op": "hlo_name",
             "source": "bir_debug_info_source_location",
             "nki_source": "nki_source_location",
+            "stack_frames": "stack_frame_ids",
             "operands": "operands",
             "wait_ns": "evt_wait_time_ns",
             "flops": "raw_flops",

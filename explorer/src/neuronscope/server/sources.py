@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,8 @@ _AROUND = 12  # lines before and after
 _MOST_BYTES = 4 << 20
 _LONGEST = 400  # characters of a line
 _DEEPEST = 64  # folders of a path
+_MOST_FILES = 20_000
+_SKIPPED = ("__pycache__", "node_modules", "site-packages")
 
 
 class SourceError(NeuronscopeError, ValueError):
@@ -42,7 +45,8 @@ class Sources:
     def lines(self, place: str) -> dict[str, Any]:
         """The code around a place such as `model/layers.py:12` or `layers.py(12): forward`.
 
-        A recorded path is that of the machine that recorded; here it is the longest end of it that exists below a root.
+        A recorded path is that of the machine that recorded; here it is the longest end of it that exists below a root,
+        else the only file of its name there.
         Nothing outside the roots is read, whatever the path or a link below a root says.
 
         Returns:
@@ -63,6 +67,12 @@ class Sources:
                 file = _below(root, parts[start:])
                 if file is not None:
                     return _around(root, file, int(found["line"] or found["call"]))
+        alike = [(root, file) for root in roots for file in _named(root, parts[-1] if parts else "")]
+        if len(alike) == 1:
+            return _around(*alike[0], int(found["line"] or found["call"]))
+        if alike:
+            shown = ", ".join(file.relative_to(root.resolve()).as_posix() for root, file in alike[:3])
+            return {"reason": f"{found['file']} is one of {len(alike)} files of that name: {shown}, …"}
         listed = " and ".join(str(root) for root in roots)
         return {"reason": f"{found['file']} is not below {listed}."}
 
@@ -77,6 +87,21 @@ def _below(root: Path, parts: tuple[str, ...]) -> Path | None:
         return file if file.is_relative_to(home) and file.is_file() else None
     except (OSError, ValueError):
         return None
+
+
+def _named(root: Path, name: str) -> list[Path]:
+    """The files of this name below the root, of the first `_MOST_FILES` that a walk meets."""
+    met = 0
+    found = []
+    home = root.resolve()
+    for folder, inner, files in os.walk(home):
+        inner[:] = sorted(one for one in inner if not one.startswith(".") and one not in _SKIPPED)
+        met += len(files)
+        if name in files and (file := _below(home, Path(folder, name).relative_to(home).parts)) is not None:
+            found.append(file)
+        if met > _MOST_FILES:
+            break
+    return found
 
 
 def _around(root: Path, file: Path, line: int) -> dict[str, Any]:

@@ -25,6 +25,9 @@ export function AnalysisView(props: { card: ProfileCard }) {
         {(found) => <Insights card={props.card} found={found} />}
       </Section>
       <RooflineCard card={props.card} />
+      <Section card={props.card} name="hierarchy" title="Instructions by layer and operator" wide>
+        {(found) => <Table rows={nested(found.rows)} columns={HIERARCHY} />}
+      </Section>
       <Section card={props.card} name="overlap" title="Communication and copies behind computing" scoped>
         {(found) => <Table rows={found.rows} columns={OVERLAP} />}
       </Section>
@@ -45,6 +48,9 @@ export function AnalysisView(props: { card: ProfileCard }) {
       </Section>
       <Section card={props.card} name="launches" title="Launch calls" scoped>
         {(found) => <Table rows={found.rows} columns={LAUNCHES} />}
+      </Section>
+      <Section card={props.card} name="throttling" title="Throttling">
+        {(found) => <Table rows={found.rows} columns={THROTTLING} />}
       </Section>
     </div>
   );
@@ -295,6 +301,34 @@ interface Column {
   hint?: string;
 }
 
+/** The largest groups below those that hold them, as many as a table shows. */
+function nested(rows: Row[]): Row[] {
+  const least = rows.map((r) => Number(r.active_ns)).sort((a, b) => b - a)[ROWS_SHOWN - 1] ?? 0;
+  return rows
+    .filter((r) => Number(r.active_ns) >= least)
+    .map((r) => ({ ...r, name: `${"\u2003".repeat(Number(r.depth) - 1)}${r.name}` }));
+}
+
+const HIERARCHY: Column[] = [
+  { key: "name", title: "layer, HLO operator, opcode" },
+  { key: "instructions", title: "instructions" },
+  { key: "active_ns", title: "active", hint: "durations of the instructions added up" },
+  { key: "tensor_ns", title: "Tensor" },
+  { key: "vector_ns", title: "Vector" },
+  { key: "scalar_ns", title: "Scalar" },
+  { key: "gpsimd_ns", title: "GpSimd" },
+  { key: "sync_ns", title: "Sync" },
+  { key: "hbm_bytes", title: "HBM" },
+  { key: "share", title: "share" },
+];
+const THROTTLING: Column[] = [
+  { key: "kind", title: "" },
+  { key: "core", title: "core" },
+  { key: "periods", title: "periods" },
+  { key: "time_ns", title: "time" },
+  { key: "limit_share", title: "limit", hint: "utilization allowed meanwhile" },
+  { key: "share", title: "share" },
+];
 const OVERLAP: Column[] = [
   { key: "category", title: "" },
   { key: "rank", title: "rank" },
@@ -345,14 +379,14 @@ const LAUNCHES: Column[] = [
 ];
 
 const ROWS_SHOWN = 24;
-const TEXTS = new Set(["category", "place", "series", "name"]);
+const TEXTS = new Set(["category", "place", "series", "name", "kind"]);
 
 function cell(key: string, value: Row[string] | undefined): string {
   if (value === null || value === undefined) return "–";
   if (typeof value !== "number") return key === "category" ? String(value).replaceAll("_", " ") : String(value);
   if (key.endsWith("_ns")) return duration(value);
   if (key.endsWith("_bytes")) return bytes(value);
-  if (key === "share") return percent(value);
+  if (key === "share" || key === "limit_share") return percent(value);
   return value === -1 && (key === "peak_step" || key === "rank") ? "–" : value.toLocaleString("en-US");
 }
 
