@@ -78,7 +78,7 @@ class Blocks {
   // Never throws: what can't be kept is freed.
   void give(Block block) noexcept {
     const std::lock_guard lock(mutex_);
-    if (!block.data || free_.size() == kMost || held_ + block.capacity > kKept) return;
+    if (!block.data || free_.size() == kMost || held_ + block.capacity > kHeld) return;
     held_ += block.capacity;
     free_.push_back(std::move(block));
   }
@@ -89,7 +89,7 @@ class Blocks {
   }
 
  private:
-  static constexpr size_t kMost = 256;
+  static constexpr size_t kMost = 256, kHeld = 16u << 20;
 
   Blocks() { free_.reserve(kMost); }
 

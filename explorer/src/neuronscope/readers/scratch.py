@@ -131,7 +131,7 @@ class Column:
         if self._file is None:
             self._file, self._path = self._scratch.file()
         for part in self._parts:
-            self._file.write(part.tobytes())
+            self._file.write(part.data)
         self._written += self._held
         self._parts, self._held = [], 0
 
@@ -143,7 +143,7 @@ class Column:
         narrow = self._scratch.mapped(self._file, self._path, old)
         self._file, self._path = self._scratch.file()
         for low, high in ranges(len(narrow)):
-            self._file.write(narrow[low:high].astype(kind).tobytes())
+            self._file.write(narrow[low:high].astype(kind).data)
 
     def finish(self) -> Array:
         """All rows; no more may be appended."""
