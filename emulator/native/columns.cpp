@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 #include <structmember.h>
 
+#include <array>
 #include <bit>
 
 namespace neuroncore {
@@ -60,6 +61,34 @@ bool is(py::handle object, const py::object& type) {
 
 int64_t item(py::handle pair, Py_ssize_t place) { return PyLong_AsLongLong(PyTuple_GET_ITEM(pair.ptr(), place)); }
 
+// Numbers of Python objects by identity; the last ones asked for are found without hashing.
+class Known {
+ public:
+  const int* find(PyObject* object) {
+    Recent& recent = recent_[place(object)];
+    if (recent.object == object) return &recent.number;
+    auto found = numbers_.find(object);
+    if (found == numbers_.end()) return nullptr;
+    recent = {object, found->second};
+    return &recent.number;
+  }
+  int add(PyObject* object, int number) {
+    numbers_.emplace(object, number);
+    recent_[place(object)] = {object, number};
+    return number;
+  }
+
+ private:
+  struct Recent {
+    PyObject* object = nullptr;
+    int number = 0;
+  };
+  static size_t place(PyObject* object) { return (reinterpret_cast<uintptr_t>(object) >> 4) % 64; }
+
+  std::array<Recent, 64> recent_{};
+  std::unordered_map<PyObject*, int> numbers_;
+};
+
 // Reads the Python objects of one program.
 class Reader {
  public:
@@ -72,7 +101,7 @@ class Reader {
                     fields[6].cast<bool>(),    fields[7].cast<int64_t>()};
       text.spaces = std::max(text.spaces, buffer.space + 1);
       memories_.push_back(fields[8].cast<int>());
-      buffers_[name.ptr()] = static_cast<int>(text.buffers.size());
+      buffers_.add(name.ptr(), static_cast<int>(text.buffers.size()));
       by_name_[py::str(name)] = static_cast<int>(text.buffers.size());
       text.buffers.push_back(buffer);
     }
@@ -122,6 +151,7 @@ class Reader {
     auto value_of = [&](Py_ssize_t i) { return PyTuple_GET_ITEM(PyTuple_GET_ITEM(operands.ptr(), i), 1); };
     for (Py_ssize_t i = 0; i < count; ++i) {  // plain attributes that decide what an access does
       PyObject *name = name_of(i), *value = value_of(i);
+      if (PyUnicode_READ_CHAR(name, 0) != 'a' && PyUnicode_READ_CHAR(name, 0) != 'i') continue;
       if (value == Py_False && PyUnicode_CompareWithASCIIString(name, "accumulate") == 0) accumulate = false;
       if (value != Py_None && PyUnicode_CompareWithASCIIString(name, "index") == 0) has_index = true;
       if (PyUnicode_Check(value) && PyUnicode_CompareWithASCIIString(name, "index_side") == 0) indexed = value;
@@ -159,11 +189,10 @@ class Reader {
   }
 
   // The number of a name, looked up by the Python string's identity first.
-  int number(Names& names, std::unordered_map<PyObject*, int>& known, py::handle name) {
-    auto found = known.find(name.ptr());
-    if (found != known.end()) return found->second;
+  int number(Names& names, Known& known, py::handle name) {
+    if (const int* found = known.find(name.ptr())) return *found;
     kept_.push_back(py::reinterpret_borrow<py::object>(name));
-    return known.emplace(name.ptr(), names.number(name.cast<std::string>())).first->second;
+    return known.add(name.ptr(), names.number(name.cast<std::string>()));
   }
 
   int64_t name_key(py::handle name) { return number(words_, word_numbers_, name); }
@@ -191,18 +220,23 @@ class Reader {
   Access access(py::handle value, bool dma) {
     Access made{};
     py::handle name = class_.buffer.of(value), dtype = class_.dtype.of(value), free = class_.free.of(value);
-    auto known = buffers_.find(name.ptr());
-    if (known == buffers_.end()) {  // an equal name that is another object
+    if (const int* known = buffers_.find(name.ptr())) {
+      made.buffer = *known;
+    } else {  // an equal name that is another object
       auto found = by_name_.find(name.cast<std::string>());
       if (found == by_name_.end()) throw py::key_error(name.cast<std::string>());
       kept_.push_back(py::reinterpret_borrow<py::object>(name));
-      known = buffers_.emplace(name.ptr(), found->second).first;
+      made.buffer = buffers_.add(name.ptr(), found->second);
     }
-    made.buffer = known->second;
     const Buffer& buffer = text.buffers[made.buffer];
-    PyObject* size = PyDict_GetItem(sizes_.ptr(), dtype.ptr());
-    if (!size) throw py::key_error(dtype.cast<std::string>());
-    made.bytes = PyLong_AsLongLong(size);
+    if (const int* known = size_numbers_.find(dtype.ptr())) {
+      made.bytes = *known;
+    } else {
+      PyObject* size = PyDict_GetItem(sizes_.ptr(), dtype.ptr());
+      if (!size) throw py::key_error(dtype.cast<std::string>());
+      kept_.push_back(py::reinterpret_borrow<py::object>(dtype));
+      made.bytes = size_numbers_.add(dtype.ptr(), static_cast<int>(PyLong_AsLong(size)));
+    }
     made.offset = class_.offset.integer(value);
     made.partitions = class_.partitions.integer(value);
     made.start_partition = class_.start_partition.integer(value);
@@ -257,7 +291,7 @@ class Reader {
   const py::dict& sizes_;
   const py::dict& roles_;
   Classes class_;
-  std::unordered_map<PyObject*, int> buffers_, engine_numbers_, stream_numbers_, word_numbers_;
+  Known buffers_, engine_numbers_, stream_numbers_, word_numbers_, size_numbers_;
   std::unordered_map<std::string, int> by_name_;
   std::unordered_map<std::vector<int64_t>, int, KeyHash> kinds_;
   std::vector<int64_t> key_;
