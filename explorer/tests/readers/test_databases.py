@@ -245,6 +245,19 @@ def test_rocprof_columns_of_version_1(ingest: Ingest) -> None:
     assert row == {"name": "axpy(float*) [clone .kd]", "device": 1, "duration_ns": 1_500}
 
 
+def test_tables_with_a_version_in_their_names_are_the_same(ingest: Ingest, nsys: Path) -> None:
+    plain = ingest(nsys).result
+    with closing(sqlite3.connect(nsys)) as base:
+        for table, version in (
+            ("NVTX_EVENTS", 3),
+            ("CUPTI_ACTIVITY_KIND_KERNEL", 2),
+            ("CUPTI_ACTIVITY_KIND_RUNTIME", 2),
+        ):
+            base.execute(f"ALTER TABLE {table} RENAME TO {table}_V{version}")
+        base.commit()
+    assert ingest(nsys).result.as_json() == plain.as_json()
+
+
 NSYS_SMALL = """
 CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, "end" INTEGER NOT NULL, deviceId INTEGER NOT NULL,

@@ -70,3 +70,30 @@ def test_a_damaged_export_shows_the_rows_that_can_be_read(ingest: Ingest, pack: 
     assert result.device_time_ns == 150
     (damage,) = [warning for warning in result.warnings if warning.kind == "damaged_json"]
     assert damage.offset == text.index(rows[1])
+
+
+def test_findings_say_where_the_first_row_is(ingest: Ingest) -> None:
+    row = {"name": "nc_exec_running", "timestamp": 1, "duration": 5, "exec_id": 1, "nc_idx": 0}
+    text = json.dumps({"trace_event": [row, {**row, "duration": -1, "exec_id": 2}, {"name": "lost"}]})
+    found = {w.kind: w.offset for w in ingest(text).result.warnings}
+    assert found["negative_duration"] == text.index('{"name"', text.index('{"name"') + 1)
+    assert found["skipped"] == text.index('{"name": "lost"}')
+    event = {"event_type": "nc_exec_running", "phase": "start", "tracking_id": 1, "timestamp_ns": 100}
+    events = [
+        event,
+        {**event, "phase": "stop", "timestamp_ns": 300},
+        {**event, "tracking_id": 2},
+        {**event, "phase": "?"},
+    ]
+    text = json.dumps({"events": events})
+    found = {w.kind: w.offset for w in ingest(text).result.warnings}
+    assert found["unfinished"] == text.index(json.dumps(events[2]))
+    assert found["skipped"] == text.index(json.dumps(events[3]))
+
+
+def test_a_table_of_rocprof_says_where_the_first_odd_row_is(ingest: Ingest) -> None:
+    head = '"Kind","Kernel_Name","Start_Timestamp","End_Timestamp"\r\n'
+    good, odd = '"KERNEL_DISPATCH","ä\n<1>",1000,1700\r\n', '"KERNEL_DISPATCH","k",2000,1700\r\n'
+    result = ingest("\ufeff" + head + good + odd, "kernels.csv").result
+    (row,) = [row for row in result.warnings if row.kind == "negative_duration"]
+    assert row.offset == len(("\ufeff" + head + good).encode())

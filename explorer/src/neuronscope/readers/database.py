@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -13,6 +14,7 @@ from neuronscope.readers.trace import Trace
 
 __all__ = ["Database", "connect", "read_database"]
 
+_VERSION = re.compile(r"_V\d+$")
 _AT_ONCE = 16_384
 
 
@@ -23,19 +25,28 @@ class Database:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         self._connection = connection
         found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-        self.tables = {str(row[0]) for row in found}
+        listed = sorted(str(row[0]) for row in found)
+        # Newer Nsight Systems writes NVTX_EVENTS_V2 and the like: known by their plain names, the latest where several.
+        self._versions = {plain: name for name in listed if (plain := _VERSION.sub("", name)) != name}
+        self._versions = {plain: name for plain, name in self._versions.items() if plain not in listed}
+        self.tables = {name for name in listed if self._versions.get(_VERSION.sub("", name)) is None} | {
+            *self._versions
+        }
+
+    def _named(self, table: str) -> str:
+        return _quoted(self._versions.get(table, table))
 
     def columns(self, table: str) -> set[str]:
         """Names of a table's columns."""
-        return {str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})")}
+        return {str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({self._named(table)})")}
 
     def count(self, table: str) -> int:
         """Number of rows."""
-        return int(self._connection.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])
+        return int(self._connection.execute(f"SELECT count(*) FROM {self._named(table)}").fetchone()[0])
 
     def extremes(self, table: str, low: str, high: str) -> tuple[Any, Any]:
         """The least value of one column and the greatest of another, None in an empty table."""
-        query = f"SELECT min({_quoted(low)}), max({_quoted(high)}) FROM {_quoted(table)}"
+        query = f"SELECT min({_quoted(low)}), max({_quoted(high)}) FROM {self._named(table)}"
         first, last = self._connection.execute(query).fetchone()
         return first, last
 
@@ -47,7 +58,7 @@ class Database:
     def joined(self, table: str, selected: Sequence[str], joins: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Rows of a table, `t` in the joins; the selected columns of those come last and win."""
         columns = ", ".join(("t.*", *selected))
-        cursor = self._connection.execute(f"SELECT {columns} FROM {_quoted(table)} AS t {' '.join(joins)}")
+        cursor = self._connection.execute(f"SELECT {columns} FROM {self._named(table)} AS t {' '.join(joins)}")
         names = [str(column[0]) for column in cursor.description]
         while some := cursor.fetchmany(_AT_ONCE):
             for row in some:

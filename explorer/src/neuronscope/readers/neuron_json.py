@@ -55,9 +55,9 @@ def read_if_neuron(path: Path) -> Trace | None:
     trace: Trace | None = None
     events = document.get("events")
     if isinstance(document.get("trace_event"), list):
-        trace = _export(document["trace_event"], path, len(data))
+        trace = _export(document["trace_event"], data)
     elif isinstance(events, list) and any(isinstance(row, dict) and "event_type" in row for row in events[:100]):
-        trace = _runtime(events, path, len(data))
+        trace = _runtime(events, data)
     if trace is not None:
         for kind, fault in loaded.faults.items():
             damage.append(IngestWarning(kind, fault.count, fault.offset, "", "partial", fault.detail))
@@ -86,25 +86,29 @@ def _salvaged(data: bytes) -> tuple[dict[str, list[Any]], int]:
     return {found[1].decode(): rows}, first if first >= 0 else len(data)
 
 
-def _export(rows: list[Any], path: Path, size: int) -> Trace:
-    good, bad, mended = [], 0, 0
-    for row in rows:
+def _export(rows: list[Any], data: bytes) -> Trace:
+    good: list[tuple[dict[str, Any], int, int]] = []
+    bad, mended = list[int](), list[int]()
+    for number, row in enumerate(rows):
         scale = _UNITS.get(str(row.get("timestamp_unit") or "ns"), 0) if isinstance(row, dict) else 0
         start = _time(row.get("timestamp"), scale, -1) if scale else -1
         if 0 <= start <= MAX_NS:
             length = _time(row.get("duration"), scale, 0)
-            mended += not 0 <= length <= LONGEST_NS
-            good.append((row, start, start + (length if 0 <= length <= LONGEST_NS else 0)))
+            if not 0 <= length <= LONGEST_NS:
+                mended.append(number)
+                length = 0
+            good.append((row, start, start + length))
         else:
-            bad += 1
-    report = [_skipped(bad, path)] if bad else []
+            bad.append(number)
+    report = [_skipped(bad, "without a time", rows, data)] if bad else []
     if mended:
-        text = f"{mended} rows with a negative or impossible duration: shown with none"
-        report.append(IngestWarning("negative_duration", mended, -1, "", "repaired", text))
+        text = f"{len(mended)} rows with a negative or impossible duration: shown with none"
+        place = _place(rows, mended, data)
+        report.append(IngestWarning("negative_duration", len(mended), place, "", "repaired", text))
     trace = _trace(good)
-    trace.format, trace.skipped = "neuron-explorer JSON export", bad
+    trace.format, trace.skipped = "neuron-explorer JSON export", len(bad)
     trace.report += report
-    trace.events_in_file, trace.bytes_read, trace.repaired = len(rows), size, mended
+    trace.events_in_file, trace.bytes_read, trace.repaired = len(rows), len(data), len(mended)
     return trace
 
 
@@ -121,41 +125,46 @@ def _time(value: Any, scale: int, missing: int) -> int:
         return missing
 
 
-def _runtime(rows: list[Any], path: Path, size: int) -> Trace:
-    waiting: dict[tuple[str, str], list[dict[str, Any]]] = {}
+def _runtime(rows: list[Any], data: bytes) -> Trace:
+    waiting: dict[tuple[str, str], list[int]] = {}
     good: list[tuple[dict[str, Any], int, int]] = []
-    stray = bad = 0
-    for row in rows:
+    stray, bad, odd = list[int](), list[int](), list[int]()
+    for number, row in enumerate(rows):
         if not isinstance(row, dict) or not 0 <= int64(row.get("timestamp_ns"), -1) <= MAX_NS:
-            bad += 1
+            bad.append(number)
             continue
         key = (str(row.get("event_type")), str(row.get("tracking_id")))
         if row.get("phase") == "start":
-            waiting.setdefault(key, []).append(row)
+            waiting.setdefault(key, []).append(number)
         elif row.get("phase") == "stop":
             if not waiting.get(key):
-                stray += 1
+                stray.append(number)
                 continue
-            begin = waiting[key].pop(0)
-            data = begin.get("data")
-            merged = {**(data if isinstance(data, dict) else {}), **begin, "name": begin.get("event_type")}
+            begin = rows[waiting[key].pop(0)]
+            held = begin.get("data")
+            merged = {**(held if isinstance(held, dict) else {}), **begin, "name": begin.get("event_type")}
             merged.pop("data", None)
             good.append((merged, int64(begin["timestamp_ns"]), int64(row["timestamp_ns"])))
         else:
-            bad += 1
-    report = [_skipped(bad, path)] if bad else []
-    unfinished = sum(len(rows) for rows in waiting.values())
+            odd.append(number)
+    unfinished = sorted(number for listed in waiting.values() for number in listed)
+    report = []
+    if bad:
+        report.append(_skipped(bad, "without a time", rows, data))
+    if odd:
+        report.append(_skipped(odd, "that neither start nor stop something", rows, data))
     if unfinished:
-        text = f"{unfinished} runtime events started and did not stop (unfinished); left out"
-        report.append(IngestWarning("unfinished", unfinished, -1, "", "skipped", text))
+        text = f"{len(unfinished)} runtime events started and did not stop (unfinished); left out"
+        place = _place(rows, unfinished, data)
+        report.append(IngestWarning("unfinished", len(unfinished), place, "", "skipped", text))
     if stray:
-        text = f"{stray} runtime events stopped without a start (stray); left out"
-        report.append(IngestWarning("stray", stray, -1, "", "skipped", text))
+        text = f"{len(stray)} runtime events stopped without a start (stray); left out"
+        report.append(IngestWarning("stray", len(stray), _place(rows, stray, data), "", "skipped", text))
     trace = _trace(good)
-    trace.format, trace.skipped = "Neuron runtime events", bad + stray + unfinished
+    trace.format, trace.skipped = "Neuron runtime events", len(bad) + len(odd) + len(stray) + len(unfinished)
     trace.report += report
-    trace.events_in_file, trace.bytes_read = len(rows), size
-    trace.facts["unfinished_executions"] = str(unfinished)
+    trace.events_in_file, trace.bytes_read = len(rows), len(data)
+    trace.facts["unfinished_executions"] = str(len(unfinished))
     return trace
 
 
@@ -169,8 +178,23 @@ def _role(row: dict[str, Any], name: str) -> Role:
     return Role.DEVICE if name in _HARDWARE else Role.NRT
 
 
-def _skipped(count: int, path: Path) -> IngestWarning:
-    return IngestWarning("skipped", count, -1, "", "skipped", f"{count} rows without a time left out")
+def _skipped(numbers: list[int], what: str, rows: list[Any], data: bytes) -> IngestWarning:
+    text = f"{len(numbers)} rows {what} left out"
+    return IngestWarning("skipped", len(numbers), _place(rows, numbers, data), "", "skipped", text)
+
+
+def _place(rows: list[Any], numbers: list[int], data: bytes) -> int:
+    """The byte where the first of some rows begins; -1 where rows before it are no objects."""
+    found = _LIST.search(data)
+    at = found.end() if found else data.find(b"[") + 1
+    if not all(isinstance(row, dict) for row in rows[: numbers[0] + 1]):
+        return -1
+    for _ in range(numbers[0]):
+        end = extent(data, data.find(b"{", at))
+        if end is None:
+            return -1
+        at = end
+    return data.find(b"{", at)
 
 
 def _trace(rows: list[tuple[dict[str, Any], int, int]]) -> Trace:

@@ -56,11 +56,16 @@ def read_csv(paths: list[Path], progress: Callable[[float], None] | None = None)
     csv.field_size_limit(_LONGEST_CELL)
     for number, path in enumerate(paths):
         with _text(path) as file:
-            lines = csv.reader(line.replace("\0", "") for line in file)
+            lines = _Lines(file)
+            records = csv.reader(lines)
             seen: set[str] = set()
             try:
-                keys = [_key(cell) for cell in next(lines, [])]
-                for cells in lines:
+                keys = [_key(cell) for cell in next(records, [])]
+                while True:
+                    rows.at = lines.at if number == 0 else -1  # of further files the report names none
+                    cells = next(records, None)
+                    if cells is None:
+                        break
                     if cells:
                         _add_cells(rows, dict(zip(keys, cells, strict=False)), seen)
             except csv.Error:
@@ -70,13 +75,34 @@ def read_csv(paths: list[Path], progress: Callable[[float], None] | None = None)
     return _finish(rows, sum(path.stat().st_size for path in paths), paths[0])
 
 
+class _Lines:
+    """The lines of a file, and the byte where the next one begins."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.at = 0
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._file)
+        if line.isascii():
+            self.at += len(line)
+        else:
+            raw = line.encode("utf-8", "surrogateescape")
+            self.at += len(raw)
+            line = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+        return line.replace("\0", "")
+
+
 def _text(path: Path) -> TextIO:
     """The file's text, whatever it is packed in."""
     with path.open("rb") as file:
         packed = source.packed(file.read(6)) is not None
     if packed:
-        return io.TextIOWrapper(io.BytesIO(source.load(path).data), "utf-8-sig", "replace", "")
-    return path.open(encoding="utf-8-sig", errors="replace", newline="")
+        return io.TextIOWrapper(io.BytesIO(source.load(path).data), "utf-8", "surrogateescape", "")
+    return path.open(encoding="utf-8", errors="surrogateescape", newline="")
 
 
 def _add_cells(rows: RowEvents, record: dict[str, str], seen: set[str]) -> None:

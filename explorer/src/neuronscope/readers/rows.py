@@ -25,11 +25,14 @@ class RowEvents:
 
     Attributes:
         in_file: rows told of, whatever became of them.
+        at: byte of the file where the row that is added next begins, -1 where the source has none.
     """
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.in_file = 0
+        self.at = -1
+        self._first: dict[str, int] = {}  # where the first fault of a kind is
         self._parts: list[Events] = []
         self._rows: list[tuple[Any, ...]] = []
         self._faults: Counter[str] = Counter()
@@ -55,19 +58,19 @@ class RowEvents:
         self.in_file += 1
         begin = int64(start)
         if not 0 <= begin <= MAX_NS:
-            self._faults["no_timestamp"] += 1
+            self._fault("no_timestamp")
             return
         last = begin if role == Role.INSTANT else int64(end, -(2**62))
         if role == Role.INSTANT:
             self._kept["instants"] += 1
         elif not 0 <= last <= MAX_NS:
-            self._faults["no_duration"] += 1
+            self._fault("no_duration")
             last = begin
         elif last < begin:
-            self._faults["negative_duration"] += 1
+            self._fault("negative_duration")
             last = begin
         elif last - begin > LONGEST_NS:
-            self._faults["endless"] += 1
+            self._fault("endless")
             last = begin
         where, on, lane = max(int64(tid), 0), -1, -1
         if role in (Role.DEVICE, Role.MEMCPY, Role.MEMSET, Role.DEVICE_ANNOTATION):
@@ -91,7 +94,11 @@ class RowEvents:
     def lose(self, kind: str, count: int = 1) -> None:
         """Rows that can't be read."""
         self.in_file += count
+        self._fault(kind, count)
+
+    def _fault(self, kind: str, count: int = 1) -> None:
         self._faults[kind] += count
+        self._first.setdefault(kind, self.at)
 
     def trace(self, form: str, bytes_read: int) -> Trace:
         """All rows and what became of them."""
@@ -103,7 +110,9 @@ class RowEvents:
             trace.repaired += 0 if lost else count
             what = "row" if count == 1 else "rows"
             text = f"{count:,} {what} {_FAULTS[kind]}" + (" left out" if lost else ": shown with none, in no total")
-            trace.report.append(IngestWarning(kind, count, -1, self.file, "skipped" if lost else "repaired", text))
+            trace.report.append(
+                IngestWarning(kind, count, self._first[kind], self.file, "skipped" if lost else "repaired", text)
+            )
         for kind, count in sorted(self._kept.items()):
             text = f"{count:,} rows kept, not drawn"
             trace.report.append(IngestWarning(kind, count, -1, self.file, "kept", text))
