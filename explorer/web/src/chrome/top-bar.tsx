@@ -67,9 +67,11 @@ export function TopBar() {
           >
             ← back
           </button>
-          <span class="chip inside" title={card()!.name}>
-            {card()!.name.split(" · ").at(-1)}
-          </span>
+          <Show when={list().length > 1}>
+            <span class="chip inside" title={card()!.name}>
+              {card()!.name.split(" · ").at(-1)}
+            </span>
+          </Show>
         </Show>
         <Show when={app.view() === "compare" && list().length > 1}>
           <span class="chip name">

@@ -172,7 +172,7 @@ export function OperatorsPanel(props: { card: ProfileCard; full?: boolean }) {
                             <Show when={row.bound_ns > 0}>
                               {" "}
                               <span class="chip bound" data-testid="bound" title={BOUND}>
-                                bound
+                                {props.full ? "bound" : "≤"}
                               </span>
                             </Show>
                             <Show when={props.full && row.events !== null && row.executions > 0 && inside()}>
