@@ -152,17 +152,20 @@ def allocated(length: int, width: int, dtype: str, target: Target) -> float:
     return steady_ns(play, length // 128)
 
 
-def _blocks(length: int, tile: int, *, causal: bool) -> float:
-    """Pairs of 128 queries and `tile` keys that are computed."""
+def _blocks(length: int, tile: int, *, causal: bool, keys: int) -> float:
+    """Pairs of 128 queries and `tile` keys that are computed; a query sees the keys up to its own place."""
     queries = length // 128
     if not causal:
-        return queries * (length / tile)
-    return float(sum(-(-(q + 1) * 128 // tile) for q in range(queries)))
+        return queries * (keys / tile)
+    return float(sum(-(-min((q + 1) * 128, keys) // tile) for q in range(queries)))
 
 
-def forward(length: int, width: int, dtype: str, target: Target, *, causal: bool = True) -> float:
+def forward(
+    length: int, width: int, dtype: str, target: Target, *, causal: bool = True, keys: int | None = None
+) -> float:
     """Program time for one head: per 128 queries and 2048 keys scores, maximum, exp, transposes, product, rescaling."""
-    large = min(LARGE, length)
+    total = keys or length
+    large = min(LARGE, total)
 
     def play(count: int) -> float:
         w = Writer("flash_forward", target)
@@ -215,15 +218,18 @@ def forward(length: int, width: int, dtype: str, target: Target, *, causal: bool
             w.dma(out.rows(step % 8 * 128, 128), result, "qOut", "GpSimd")
         return w.time_ns()
 
-    return steady_ns(play, max(1, round(_blocks(length, large, causal=causal))))
+    return steady_ns(play, max(1, round(_blocks(length, large, causal=causal, keys=total))))
 
 
-def backward(length: int, width: int, dtype: str, target: Target, *, causal: bool = True) -> float:
+def backward(
+    length: int, width: int, dtype: str, target: Target, *, causal: bool = True, keys: int | None = None
+) -> float:
     """Program time for one head: per 128 queries and 512 keys scores and exp again, then dV, dS, dK and dQ.
 
     The scores of the next 128 queries are computed beside the gradients of these, as the compiler pipelines the loop.
     """
-    tile = BANK if length >= BANK else 128
+    total = keys or length
+    tile = BANK if total >= BANK else 128
 
     def play(count: int) -> float:
         w = Writer("flash_backward", target)
@@ -288,4 +294,4 @@ def backward(length: int, width: int, dtype: str, target: Target, *, causal: boo
             gradients_of(n, *current)
         return w.time_ns()
 
-    return steady_ns(play, max(1, round(_blocks(length, tile, causal=causal))), first=4, second=8)
+    return steady_ns(play, max(1, round(_blocks(length, tile, causal=causal, keys=total))), first=4, second=8)

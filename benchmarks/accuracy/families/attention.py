@@ -39,10 +39,10 @@ def _pairs(queries: int, keys: int, *, causal: bool, window: int) -> float:
     """Query-key pairs that count."""
     if not causal:
         return float(queries * keys)
-    offset = max(0, keys - queries)
     if window:
         return float(queries * min(window, keys))
-    return queries * (offset + (min(queries, keys) + 1) / 2)
+    square = min(queries, keys)
+    return square * (square + 1) / 2 + (queries - square) * keys
 
 
 def _prefill(entry: Entry) -> Case:
@@ -108,9 +108,10 @@ def _sample(entry: Entry, workload: str) -> Case:
     heads = entry.number("bs", "batch", default=1) * entry.number("heads", "nheads", "num_heads", "h", default=1)
     length, width = entry.number("seq", "seqlen", "seq_len", "seqlen_q"), entry.number("d", "d_head", "head_dim")
     dtype = entry.element("bf16")
-    if entry.number("seqlen_kv", "seqlen_k", default=length) != length:
+    keys = entry.number("seqlen_kv", "seqlen_k", "seq_kv", "seq_k", default=length)
+    if keys != length and "flash" not in workload:
         raise Skip("queries and keys of different length")
-    if width > 128 or length % 128 or length > 1 << 17 or dtype not in _BYTES:
+    if width > 128 or length % 128 or keys % 128 or max(length, keys) > 1 << 17 or dtype not in _BYTES:
         raise Skip("head wider than 128, a length that is no multiple of 128, or a dtype the kernel lacks")
     flash, allocated = "flash" in workload, "alloc" in workload
     if not flash and length > 8192:
@@ -120,13 +121,13 @@ def _sample(entry: Entry, workload: str) -> Case:
     back = re.search(r"backward|bwd", workload) is not None
     kernel = attention_samples.allocated if allocated else attention_samples.small_head
     if flash:
-        kernel = partial(attention_samples.backward if back else attention_samples.forward, causal=causal)
-    pairs = _pairs(length, length, causal=causal, window=0)
-    size = _BYTES[dtype] * length * width
+        kernel = partial(attention_samples.backward if back else attention_samples.forward, causal=causal, keys=keys)
+    pairs = _pairs(length, keys, causal=causal, window=0)
+    size = _BYTES[dtype] * (length + keys) / 2 * width
     return Case(
         NAME, target.name, (10.0 if back else 4.0) * heads * pairs * width, float((8 if back else 4) * heads * size),
         "bf16", lambda: launched(target, heads * kernel(length, width, dtype, target)),
-        key=("sample", allocated, flash, back, heads, length, width, dtype, causal),
+        key=("sample", allocated, flash, back, heads, length, keys, width, dtype, causal),
     )  # fmt: skip
 
 

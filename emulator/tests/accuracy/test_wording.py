@@ -89,6 +89,7 @@ ENTRIES = [
     ("nki-library attention_tkg kernel",
      {"bs": 4, "q_head": 8, "s_prior": 1000, "d_head": 128, "lnc": 2}, "bf16", "trn2", "attention"),
     ("flash_attn_bwd", {"batch": 1, "nheads": 2, "seqlen": 2048, "d_head": 64}, "bf16", "trn1", "attention"),
+    ("flash attention forward", {"seqlen_q": 1024, "seqlen_k": 4096, "d": 128}, "bf16", "trn2", "attention"),
     ("stable diffusion attention, small head", {"seq": 1024, "d": 32}, "fp32", "trn1", "attention"),
     ("NKI matmul tutorial, version hoist_load", {"M": 1024, "K": 1024, "N": 1024}, "bf16", "trn2", "matmul"),
     ("matrix multiplication, fully optimized", {"m": 4096, "k": 2048, "n": 2048}, "fp16", "inf2", "matmul"),
