@@ -31,6 +31,7 @@ class Numbers {
 
   bool take(PyObject* given) {
     if (PyObject_GetBuffer(given, &view_, PyBUF_SIMPLE) < 0) return false;
+    if (!view_.len) return true;  // wherever an empty one points
     if (reinterpret_cast<uintptr_t>(view_.buf) % alignof(T) == 0 && view_.len % sizeof(T) == 0) return true;
     PyErr_SetString(PyExc_ValueError, "not a buffer of such numbers");
     return false;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,7 +36,7 @@ def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
         if value is None:
             if not field.nullable and field.name not in columns:
                 raise KeyError(f"{name} needs column {field.name}")
-            array = pa.nulls(rows, field.type)
+            array = _nulls(rows, field.type)
         elif isinstance(value, pa.Array | pa.ChunkedArray):
             kept = (
                 pa.types.is_dictionary(value.type) or pa.types.is_large_string(value.type) or value.type == field.type
@@ -50,6 +51,12 @@ def named_table(name: str, columns: dict[str, Any]) -> pa.Table:
         arrays.append(array)
         fields.append(pa.field(field.name, array.type, field.nullable or array.null_count > 0))
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+@functools.lru_cache(maxsize=32)
+def _nulls(rows: int, kind: pa.DataType) -> pa.Array:
+    """A column without values; most pieces of a table are of one size."""
+    return pa.nulls(rows, kind)
 
 
 def in_pieces(rows: int, piece: Callable[[int, int], pa.Table], scratch: Scratch) -> Iterator[pa.Table]:
