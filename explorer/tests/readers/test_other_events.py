@@ -78,6 +78,26 @@ def test_every_stored_event_is_somewhere(ingest: Ingest) -> None:
     assert held == profile.result.stored == len(events)
 
 
+@pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
+def test_counters_and_other_marks_tell_their_phase(ingest: Ingest, many: bool) -> None:
+    marks = [
+        {"ph": "i", "name": "mark", "pid": 1, "tid": 1, "ts": 4},
+        {"ph": "C", "name": "memory", "pid": 1, "tid": 1, "ts": 5, "args": {"MB": 3}},
+        {"ph": "n", "cat": "io", "name": "half way", "id": 1, "pid": 1, "tid": 1, "ts": 6},
+        {"ph": "O", "name": "object", "id": "0x1", "pid": 1, "tid": 1, "ts": 7, "args": {"snapshot": {}}},
+    ]
+    profile = ingest([x("a", 1, 2), *marks, *(marks[1:2] * 3000 if many else [])])
+    table = profile.table("SystemProfileEvents")
+    texts = zip(table["name"].to_pylist(), map(json.loads, table["extra_attributes_json"].to_pylist()), strict=True)
+    assert dict(texts) == {
+        "a": {"category": "cpu_op"},
+        "mark": {},
+        "memory": {"ph": "C", "MB": 3},
+        "half way": {"category": "io", "ph": "n"},
+        "object": {"ph": "O", "snapshot": {}},
+    }
+
+
 # kind of the finding: events, which of them it is about
 FOUND = {
     "unmatched_flow": ([x("a", 1, 2), arrow("s", 4, 1)], 1),

@@ -129,10 +129,18 @@ def attributes_of(ev: Events, low: int, high: int) -> pa.Array:
     return attributes(categories, ev.args.read(rows))
 
 
+PHASE = "\0ph="
+"""Between a category and the phase of an instant that is not a plain one (a counter, a sample, an object, …)."""
+
+
 def _prefixes(categories: pa.DictionaryArray) -> list[bytes]:
-    return [
-        b'{"category":' + msgspec.json.encode(name) if name else b"{" for name in categories.dictionary.to_pylist()
-    ] or [b"{"]
+    """How the attributes of each category begin."""
+    found = []
+    for text in categories.dictionary.to_pylist() or [""]:
+        name, _, phase = text.partition(PHASE)
+        members = [(b'"category":', name), (b'"ph":', phase)]
+        found.append(b"{" + b",".join(key + msgspec.json.encode(value) for key, value in members if value))
+    return found
 
 
 def attributes(categories: pa.DictionaryArray, texts: pa.Array) -> pa.Array:

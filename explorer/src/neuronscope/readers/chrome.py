@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from neuronscope.readers import json_events, pairs, places
 from neuronscope.readers.ahead import made_ahead
+from neuronscope.readers.arguments import PHASE
 from neuronscope.readers.arrows import arrow_ends
 from neuronscope.readers.categories import EXPORTED, KNOWN, device_role_of, role_of
 from neuronscope.readers.exact import MAX_NS, Bools, Int64, int64, longest
@@ -87,6 +88,7 @@ class _Chrome:
         self.tid = numbers_of(self.columns.tid, {})
         self.ph = self.columns.ph.dictionary.to_pylist()
         self.ph_code = self.columns.ph.indices.to_numpy()
+        self.marks = sorted({*self.ph} & {*_INSTANTS} - {"i", "I"})
         self.usable = np.ones(len(self.columns), np.bool_)
         self.check_times()
 
@@ -338,7 +340,7 @@ class _Chrome:
         return Events(
             role=roles,
             name=columns.name.take(index),
-            category=columns.cat.take(index),
+            category=self.categories(rows, roles),
             start=start,
             end=end,
             pid=pid,
@@ -353,6 +355,17 @@ class _Chrome:
             bytes=rows_of(columns.bytes, rows),
             args=columns.args.take(rows),
         )
+
+    def categories(self, rows: Int64, roles: Int8) -> pa.DictionaryArray:
+        """Categories; those of counters and other instants that are no plain ones tell their phase too."""
+        codes, listed = self.columns.cat.indices.to_numpy()[rows], self.columns.cat.dictionary
+        if not self.marks:
+            return pa.DictionaryArray.from_arrays(pa.array(codes), listed)
+        number = np.array([self.marks.index(phase) + 1 if phase in self.marks else 0 for phase in self.ph], np.int32)
+        codes = codes + np.where(roles == Role.INSTANT, number[self.ph_code[rows]], 0) * np.int32(len(listed))
+        names = listed.to_pylist()
+        every = names + [f"{name}{PHASE}{phase}" for phase in self.marks for name in names]
+        return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(every, pa.string()))
 
     def correlations(self, rows: Int64) -> Int64:
         """Correlation ids; 0 is what tracers write where they have none, so it links nothing."""
