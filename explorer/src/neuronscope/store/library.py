@@ -30,7 +30,7 @@ from neuronscope.store.profile import MANIFEST, Profile, result_to_json
 
 __all__ = ["STORE_VERSION", "Going", "Store", "StoreError", "default_data_path"]
 
-STORE_VERSION = 5  # raise it when tables change: profiles of another version are made anew from their source
+STORE_VERSION = 6  # raise it when tables change: profiles of another version are made anew from their source
 _HASHED_BYTES = 4 << 20  # files up to this size are recognized by content too
 _LATEST = "@latest"
 _MAKING = ".making-"
