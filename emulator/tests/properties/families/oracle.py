@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from neuroncore import machine
+from neuroncore.isa import parse_program, print_program
 from neuroncore.runtime import Executable, compile_graph
 from neuroncore.targets import load_target
 from neuroncore.timing import bounds, critical_path_ns
@@ -118,13 +119,14 @@ def compare(case: Case, pairs: Sequence[tuple[str, torch.Tensor, torch.Tensor]])
 
 
 def possible(executable: Executable) -> None:
-    """The program's time lies between what its work needs and what it takes one after the other."""
+    """The program's time lies between what its work needs and what it takes serially; its printed form parses back."""
     program = executable.program
     if executable.estimated_ns or not 0 < program.executed < 20_000:
         return
     spent, limits = executable.program_ns, bounds(program, TARGET)
     assert limits.roofline_ns <= spent + 1, f"faster than its roofline: {spent} < {limits.roofline_ns}"
     assert critical_path_ns(program, TARGET) <= spent + 1, f"faster than its longest chain: {spent}"
+    assert parse_program(print_program(program)) == program
     assert spent <= limits.serial_ns + 1, f"slower than one after the other: {spent} > {limits.serial_ns}"
 
 
