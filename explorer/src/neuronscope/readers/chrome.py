@@ -223,9 +223,9 @@ class _Chrome:
         total, most = 0.0, 0
         for low, high in ranges(len(rows)):
             some = rows[low:high]
-            duration = self.columns.dur[some]
+            duration = rows_of(self.columns.dur, some)
             found["negative"].append(some[duration < 0])
-            found["none"].append(some[~self.columns.has_dur[some]])
+            found["none"].append(some[~rows_of(self.columns.has_dur, some)])
             found["unknown"].append(some[duration == _UNKNOWN_NS])
             found["zero"].append(some[rows_of(self.columns.correlation, some) == 0])
             meant = self.durations(duration)
@@ -276,16 +276,16 @@ class _Chrome:
 
     def ordered(self, complete: Int64, paired: Paired | None, instants: Int64, pairs: Int64 | None = None) -> Events:
         """Some events of each kind in order of start; of the paired ones all or the given."""
-        rows = np.concatenate((complete, instants))
-        start = self.columns.ts[rows] + self.base
+        rows = np.concatenate((complete, instants)).astype(np.intp)
+        start = rows_of(self.columns.ts, rows) + self.base
         duration = np.zeros(len(rows), np.int64)
-        duration[: len(complete)] = self.durations(self.columns.dur[complete])
+        duration[: len(complete)] = self.durations(rows_of(self.columns.dur, complete))
         duration[duration > self.longest] = 0
         roles = np.full(len(rows), Role.INSTANT, np.int8)
         roles[: len(complete)] = self.roles(complete)
         if paired is None:  # then the columns need not be moved twice
             order = order_by_start(start, start + duration)
-            rows, start, duration, roles = rows[order], start[order], duration[order], roles[order]
+            rows, start, duration, roles = (rows_of(column, order) for column in (rows, start, duration, roles))
         events = self.intervals(rows, start, start + duration, roles)
         if paired is None:
             return events
@@ -305,7 +305,7 @@ class _Chrome:
         origin = self.document.header.get("neuronscope")
         if isinstance(origin, dict) and "export" in origin:  # ours, without the tables it carried
             table = np.array([EXPORTED.get(category, Role.HOST) for category in categories] or [Role.HOST], np.int8)
-        roles = table[self.columns.cat.indices.to_numpy()[rows]]
+        roles = table.take(rows_of(self.columns.cat.indices.to_numpy(), rows))
         unlisted = [bool(c) and role_of(c) == Role.HOST and c.lower() not in KNOWN for c in categories]
         if any(unlisted):  # a category of another device: its rows say on which device and stream they ran
             table_of_devices = np.array([device_role_of(category) for category in categories], np.int8)
@@ -325,7 +325,7 @@ class _Chrome:
         columns = self.columns
         index = pa.array(rows)
         device_row = np.isin(roles, _DEVICE_ROWS)
-        device, stream = columns.device[rows], columns.stream[rows]
+        device, stream = rows_of(columns.device, rows), rows_of(columns.stream, rows)
         pid, tid = self.pid[rows], self.tid[rows]
         where, lane = pid, tid
         for number, place in self.places.items():

@@ -25,6 +25,8 @@ class Numbers:
         self._codes = codes
 
     def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, np.ndarray) and rows.dtype != np.bool_:
+            return self._table.take(self._codes.take(rows))
         return self._table[self._codes[rows]]
 
 

@@ -35,7 +35,7 @@ def rows_of(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any
     """`column[rows]`; of a `constant` a constant."""
     if column.strides == (0,) and len(column):
         return np.broadcast_to(column[0], len(rows))
-    return column[rows]
+    return column[rows] if rows.dtype == np.bool_ else column.take(rows)  # twice as fast, and without the lock
 
 
 @dataclass(frozen=True)
