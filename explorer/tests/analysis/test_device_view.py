@@ -3,6 +3,7 @@
 import pytest
 from neuronscope.analysis import card, events
 from neuronscope.analysis.device_view import NoDeviceRowsError, open_execution
+from neuronscope.analysis.profile import Profile
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +67,12 @@ def test_it_is_kept_beside_the_profile_and_opened_again(golden, execution, insid
 def test_an_execution_without_engine_rows_says_so(golden):
     with pytest.raises(NoDeviceRowsError, match="nothing is known about the engines of execution 99999999"):
         open_execution(golden, 99999999)
+
+
+def test_an_export_without_execution_numbers_goes_by_time(golden, execution, inside):
+    tables = {name: golden.table(name) for name in golden.tables}
+    for name in ("Instruction", "DmaPacketAggregated", "ExecutionInfo"):
+        tables[name] = tables[name].drop_columns(["execution_id"])
+    found = open_execution(Profile("export", tables), execution["execution_id"])
+    assert found.row_count("Instruction") == inside.row_count("Instruction")
+    assert found.row_count("DmaPacketAggregated") == inside.row_count("DmaPacketAggregated")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from neuronscope.analysis.arrays import kept_folder
+from neuronscope.analysis.columns import table_schemas
 from neuronscope.analysis.profile import Profile
 from neuronscope.formats.errors import NeuronscopeError
 from neuronscope.readers.one_execution import write_execution
@@ -77,19 +78,19 @@ def device_profile_id(profile: Profile, execution: int) -> str:
 def has_device_rows(profile: Profile, row: Mapping[str, Any]) -> bool:
     """Whether the profile says what the engines did in an execution (a row of the table Execution)."""
     return not isinstance(profile, Within) and any(
-        profile.rows(f'SELECT 1 FROM "{name}" WHERE {_condition(profile, name, row)} LIMIT 1') for name in _ROWS
+        name in profile.tables and profile.rows(f'SELECT 1 FROM "{name}" WHERE {_condition(name, row)} LIMIT 1')
+        for name in _ROWS
     )
 
 
-def _condition(profile: Profile, table: str, row: Mapping[str, Any]) -> str:
-    """Rows of the execution: by its number, of an export without such numbers those that ran meanwhile on its core."""
-    columns = profile.query(f'FROM "{table}" LIMIT 0').column_names
-    if "execution_id" in columns:
-        return f"execution_id = {int(row['execution_id'])}"
-    time = "start_ts" if "start_ts" in columns else "timestamp" if "timestamp" in columns else None
-    if time is None:
-        return "true"
-    return f"{time} >= {int(row['start_ts'])} AND {time} <= {int(row['end_ts'])}"
+def _condition(table: str, row: Mapping[str, Any]) -> str:
+    """Rows of the execution: by its number, of an export without such numbers those that ran meanwhile."""
+    columns = table_schemas()[table]
+    time = next((name for name in ("start_ts", "execution_start_ts", "timestamp") if name in columns), None)
+    meanwhile = "true" if time is None else f"{time} BETWEEN {int(row['start_ts'])} AND {int(row['end_ts'])}"
+    if "execution_id" not in columns:
+        return meanwhile
+    return f"(execution_id = {int(row['execution_id'])} OR execution_id IS NULL AND {meanwhile})"
 
 
 def open_execution(profile: Profile, execution: int) -> Within:
@@ -115,7 +116,7 @@ def open_execution(profile: Profile, execution: int) -> Within:
 def _open(profile: Profile, row: Mapping[str, Any], name: str, title: str) -> Within:
     def make(folder: Path) -> IngestResult:
         tables = {
-            table: profile.query(f'SELECT * FROM "{table}" WHERE {_condition(profile, table, row)}')
+            table: profile.query(f'SELECT * FROM "{table}" WHERE {_condition(table, row)}')
             for table in _OF_EXECUTION
             if table in profile.tables
         }
