@@ -3,6 +3,7 @@
 import pytest
 import torch
 from neuroncore.compiler import attend_forward, attention
+from neuroncore.errors import VerifyError
 from neuroncore.graph import Graph, Node, TensorSpec, Value
 from neuroncore.runtime import compile_graph
 
@@ -235,3 +236,13 @@ def test_dropout_draws_its_bits():
         executable = compile_graph(Graph("g", (q, rows), (node,), outputs))
         assert executable.estimated_ns == 0
         assert any(i.opcode == "rng" for i in executable.program.text())
+
+
+@pytest.mark.parametrize("delays", [(0, 2, 9, 2, 2, 9, 1), (0, 2, 5, 2, 2, 9, 1)])
+def test_an_order_that_overwrites_is_refused(monkeypatch, delays):
+    """Two slots of scores, so phases that lie too far apart read what a later step has put there."""
+    monkeypatch.setattr(attend_forward, "_DELAYS", delays)
+    q = TensorSpec((1, 2, 1200, 64), "bf16")
+    node = Node("aten._scaled_dot_product_fused_attention_overrideable.default", (X, X, X), (), (q,))
+    with pytest.raises(VerifyError, match="would read another value of .* than the step by itself"):
+        compile_graph(Graph("g", (q,), (node,), (Value(0, 0),)))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from neuroncore.compiler.ir import Attend, AttendGradient
+from neuroncore.compiler.order import Issued, check_order
 from neuroncore.compiler.select import chip_dtype
 from neuroncore.compiler.views import View
 from neuroncore.graph import DTYPE_BYTES
@@ -385,9 +386,14 @@ def overlap(tiler: Tiler, steps: Iterator[Iterator[None]], delays: tuple[int, ..
 
     A step yields between its phases. A delay that appears twice gives two phases of one step, in that order, with
     phases of other steps between them.
+
+    Raises:
+        VerifyError: the delays let a phase of one step overwrite what another step still needs.
     """
     running: dict[int, Iterator[None]] = {}
     number, more = 0, True
+    issued: list[Issued] = []
+    places: dict[int, int] = {}
     while more or running:
         step = next(steps, None) if more else None
         more = step is not None
@@ -397,6 +403,11 @@ def overlap(tiler: Tiler, steps: Iterator[Iterator[None]], delays: tuple[int, ..
             tiler.stage = 0
             for delay in delays:
                 if number - delay in running:
+                    before = tiler.emitted
                     next(running[number - delay], None)
+                    for instruction in tiler.since(before):
+                        place = places[number - delay] = places.get(number - delay, 0) + 1
+                        issued.append(Issued(instruction, number - delay, place))
         running.pop(number - max(delays), None)
         number += 1
+    check_order(issued, tiler.on_chip, "attention")

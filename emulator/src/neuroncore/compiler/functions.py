@@ -7,7 +7,7 @@ from math import log, pi
 from typing import Any
 
 from neuroncore.compiler.decompose import INTEGERS, divide, tensor
-from neuroncore.compiler.ir import Operand
+from neuroncore.compiler.ir import Map, Operand, writes
 from neuroncore.compiler.lowering import Builder, NotLowered, lowering
 from neuroncore.compiler.views import View
 
@@ -18,7 +18,10 @@ _SMALL = 0.7
 
 
 def _log1p(b: Builder, x: Operand) -> View:
-    """log(u) * x / (u - 1) with u = 1 + x rounded, which undoes the rounding (Kahan)."""
+    """log(u) * x / (u - 1) with u = 1 + x rounded, which undoes the rounding (Kahan); of an exponential a softplus."""
+    maker = next((p for p in reversed(b.prims) for w in writes(p) if isinstance(x, View) and w == x), None)
+    if isinstance(maker, Map) and maker.fn == "exp":
+        return b.map("softplus", maker.ins[0])
     u = b.map("add", x, 1.0)
     step = b.map("subtract", u, 1.0)
     ratio = b.map("multiply", b.map("multiply", b.map("log", u), x), b.map("reciprocal", step))

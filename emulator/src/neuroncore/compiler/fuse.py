@@ -262,8 +262,6 @@ def fuse(module: Module, sbuf_bytes: int) -> Kernels:
     made = {w.buffer for p in module.prims for w in writes(p)}
     kept.update(v.buffer for p in module.prims for v in reads(p) if v.buffer not in made)  # what was never filled
     for number, kernel in enumerate(kernels):
-        if kernel.kind not in ("rows", "product", "fold", "turn"):
-            kept.update(w.buffer for p in kernel.prims for w in writes(p))  # all of its results, read or not
         for other in kernels[:number] + kernels[number + 1 :]:
             kept.update(
                 {v.buffer for p in kernel.prims for v in reads(p)} & {w.buffer for p in other.prims for w in writes(p)}

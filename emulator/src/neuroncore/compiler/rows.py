@@ -15,6 +15,7 @@ from neuroncore.compiler.select import Argument, Key, Selection, Step, chip_dtyp
 from neuroncore.compiler.views import View, collapse
 from neuroncore.graph import DTYPE_BYTES
 from neuroncore.isa import FUNCTION_TABLES, Access, Tile
+from neuroncore.isa.costs import GPSIMD_START_CYCLES
 
 if TYPE_CHECKING:
     from neuroncore.compiler.tile import Tiler
@@ -150,6 +151,7 @@ def _free_shape(tiler: Tiler, kernel: Kernel) -> Shape | None:
         if any(layout is None for layout in layouts):
             continue
         cost = _cost(tiler, outside, kernel, elements // cols, cols)
+        cost = max(cost, _made_ns(tiler, views, elements // cols, cols))
         if best is None or cost < best[0]:
             best = (cost, cols)
     if best is None:
@@ -202,6 +204,19 @@ def _cost(tiler: Tiler, outside: list[View], kernel: Kernel, rows: int, cols: in
     transfer = max(*queues.values(), moved / target.dma_bytes_per_second * 1e9)
     compute = len(kernel.prims) * max(64, cols) / target.vector_clock_hz * 1e9
     return tiles * max(transfer, compute) + sum(queues.values()) + once + compute
+
+
+def _made_ns(tiler: Tiler, views: list[View], rows: int, cols: int) -> float:
+    """Time of GpSimd to make indices, a start-up for every piece that one affine pattern describes."""
+    target, total = tiler.target, 0.0
+    height = min(rows, target.partitions)
+    for view in dict.fromkeys(views):
+        layout = layout_of(view, rows, cols)
+        if tiler.kernels.buffers[view.buffer].kind != "iota" or layout is None:
+            continue
+        cycles = sum(GPSIMD_START_CYCLES + piece.columns for piece in pieces(layout, 0, height, 0, cols))
+        total += -(-rows // height) * cycles / target.gpsimd_clock_hz * 1e9
+    return total
 
 
 def _joined(

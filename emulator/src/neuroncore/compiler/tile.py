@@ -151,7 +151,7 @@ class Tiler:
             if to is not dst:
                 self.load(dst, to)
         elif kind == "random":
-            self.emit("rng", dst=dst, engine="Vector")
+            self.emit("rng", dst=dst, engine="GpSimd")  # Vector has to compare them
         else:
             self.load(
                 dst,
@@ -163,6 +163,20 @@ class Tiler:
     def store(self, dst: Access, src: Access) -> None:
         """SBUF to HBM, on a queue of its own so that it never delays a load."""
         self.emit("dma_copy", engine="Scalar", dst=dst, src=src)
+
+    @property
+    def emitted(self) -> int:
+        """Instructions and loops of the current iteration so far."""
+        return len(self._current)
+
+    def since(self, count: int) -> Iterator[Instruction]:
+        """The instructions that the current iteration got after its first `count`, as written."""
+        return (instruction for instruction, _ in written(self._current[count:]))
+
+    @property
+    def on_chip(self) -> frozenset[str]:
+        """Names of the current kernel's tiles."""
+        return frozenset(self.tiles[-1])
 
     @contextmanager
     def iteration(self, *, prologue: bool = False) -> Iterator[None]:

@@ -72,6 +72,8 @@ class _Search:
             engine="Vector",
         )
         for view, tile in ((prim.values, values), (prim.indices, index)):
+            if view.buffer not in self.tiler.kernels.kept:
+                continue  # nobody reads it
             to = self.tiler.tensor(view.buffer).access(
                 parts, ((1, k),), offset=view.offset + first * k, partition_stride=k
             )
