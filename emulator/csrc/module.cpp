@@ -355,6 +355,9 @@ PYBIND11_MODULE(_C, m) {
           return adopt_tensor(cpu, static_cast<c10::DeviceIndex>(device), /*take=*/false);
         }),
         "Neuron tensor over the memory of a CPU tensor.");
+  m.def("set_lookup_repeats", &set_lookup_repeats,
+        "For benchmarks: each device op looks its program up that many more times; 0 stops it.");
+  m.def("lookup_ns", &lookup_ns, "What such a look-up of the last op took on average, its signature included.");
   m.def("cached_signatures", [] { return ExecutableCache::get().size(); });
   m.def("clear_executable_cache", [] { ExecutableCache::get().clear(); });
   m.def("executed_ops", &executed_ops);

@@ -1,5 +1,6 @@
 #include "ops/boxed.h"
 
+#include <atomic>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Tensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -360,8 +361,40 @@ void set_miss_handler(MissHandler handler) { miss_handler() = std::move(handler)
 
 void set_program_runner(ProgramRunner runner) { program_runner() = std::move(runner); }
 
+namespace {
+
+std::atomic<int64_t>& lookup_repeats() {
+  static std::atomic<int64_t> repeats{0};
+  return repeats;
+}
+
+std::atomic<double>& lookup_average() {
+  static std::atomic<double> average{0.0};
+  return average;
+}
+
+// What finding an op's program costs, apart from everything else: its signature and the search, again and again.
+void measure_lookup(const OpInfo& info, const Stack& stack, int64_t repeats) {
+  int64_t found = 0;
+  const int64_t begin_ns = HostClock::real_ns();
+  for (int64_t i = 0; i < repeats; ++i) {
+    const Call again(info, stack);
+    found += ExecutableCache::get().find(again.signature()) != nullptr;
+  }
+  const int64_t spent_ns = HostClock::real_ns() - begin_ns;
+  if (found == repeats) lookup_average() = static_cast<double>(spent_ns) / static_cast<double>(repeats);
+}
+
+}  // namespace
+
+void set_lookup_repeats(int64_t repeats) { lookup_repeats() = repeats; }
+
+double lookup_ns() { return lookup_average(); }
+
 void run_op(const OpInfo& info, Stack* stack) {
   if (info.kind == OpKind::kView) return run_view(info, stack);
+  const int64_t repeats = lookup_repeats().load(std::memory_order_relaxed);
+  if (repeats > 0 && info.kind == OpKind::kDevice) measure_lookup(info, *stack, repeats);
   const int64_t begin_ns = Recorder::get().active() ? HostClock::real_ns() : 0;
   const Call call(info, *stack);
   Core& device = core(call.device());

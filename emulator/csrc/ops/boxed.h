@@ -35,6 +35,10 @@ class DeviceOp final : public c10::OperatorKernel {
 };
 
 // As DeviceOp, for kernels of ours that end in an op.
+// For benchmarks: every device op looks its program up `repeats` more times (0: none); what one took on average, in ns.
+void set_lookup_repeats(int64_t repeats);
+double lookup_ns();
+
 void run_op(const OpInfo& info, torch::jit::Stack* stack);
 
 }  // namespace neuron

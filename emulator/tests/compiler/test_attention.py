@@ -244,5 +244,5 @@ def test_an_order_that_overwrites_is_refused(monkeypatch, delays):
     monkeypatch.setattr(attend_forward, "_DELAYS", delays)
     q = TensorSpec((1, 2, 1200, 64), "bf16")
     node = Node("aten._scaled_dot_product_fused_attention_overrideable.default", (X, X, X), (), (q,))
-    with pytest.raises(VerifyError, match="would read another value of .* than the step by itself"):
+    with pytest.raises(VerifyError, match=r"would read another value of .* than the step by itself"):
         compile_graph(Graph("g", (q,), (node,), (Value(0, 0),)))

@@ -19,16 +19,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from neuroncore.compiler import (
+    aliases,
     attention,
     batch_norms,
     convolutions,
+    copies,
+    elementwise,
     functions,
     indexing,
     losses,
+    norms,
     optimizers,
+    ordering,
     padding,
     pooling,
+    products,
     randoms,
+    reductions,
 )
 from neuroncore.compiler.allocate import allocate
 from neuroncore.compiler.contract import split_contractions
@@ -65,6 +72,13 @@ __all__ = [
 
 #: Modules of lowerings: importing them fills `LOWERINGS`.
 LOWERING_MODULES = (
+    aliases,
+    copies,
+    elementwise,
+    norms,
+    ordering,
+    products,
+    reductions,
     attention,
     batch_norms,
     convolutions,

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from neuroncore.compiler.decompose import divide, norm, tensor
+from neuroncore.compiler.decompose import divide, tensor
 from neuroncore.compiler.ir import Operand
 from neuroncore.compiler.lowering import Builder, NotLowered, lowering
+from neuroncore.compiler.reductions import norm
 from neuroncore.compiler.views import View
 
 

@@ -1,4 +1,4 @@
-"""Whether instructions in another order compute the same: every read sees the writes that it saw before.
+"""Whether instructions in another order compute the same: every read sees the latest writes that it saw before.
 
 Attention's tilers give their own issue order, with phases of neighbouring steps between each other. What it must equal
 is each step by itself, one after the other. Semaphores only keep the order that is given, so a slot that is written
@@ -45,45 +45,61 @@ def check_order(issued: Sequence[Issued], tiles: frozenset[str], where: str) -> 
         numbers = range(len(window))
         apart = sorted(numbers, key=lambda n, window=window: (window[n].step, window[n].place))  # type: ignore[misc]
         expected, actual = _sources(window, apart, tiles), _sources(window, numbers, tiles)
-        if expected == actual:
-            continue
-        number = next(n for n in numbers if expected[n] != actual[n])
-        buffer = next(b for (b, e), (_, a) in zip(expected[number], actual[number], strict=True) if e != a)
-        one = window[number]
-        raise VerifyError(
-            f"{where}: {one.instruction.opcode} of step {one.step} would read another value of {buffer} than the step "
-            "by itself: a slot is written again too early, or its value comes too late"
-        )
+        for number in numbers:
+            for wanted, given in zip(expected[number], actual[number], strict=True):
+                if not wanted.meant <= given.seen:
+                    one = window[number]
+                    raise VerifyError(
+                        f"{where}: {one.instruction.opcode} of step {one.step} would read another value of "
+                        f"{wanted.buffer} than the step by itself: a slot is written again too early, or its value "
+                        "comes too late"
+                    )
 
 
 _Region = tuple[int, int, int, int]
 
 
-def _sources(
-    issued: Sequence[Issued], order: Iterable[int], tiles: frozenset[str]
-) -> dict[int, list[tuple[str, frozenset[int]]]]:
-    """For every instruction, of each tile it reads the numbers of those that wrote what it sees."""
+@dataclass(frozen=True)
+class _Source:
+    """What an instruction reads of a tile: the writes whose bytes it sees, and those that it is for.
+
+    Beside what a read is for it may see left-overs, and whose they are does not matter. It is for what was written
+    since the tile was last read, or, where that is nothing, for the latest write.
+    """
+
+    buffer: str
+    seen: frozenset[int]
+    meant: frozenset[int]
+
+
+def _sources(issued: Sequence[Issued], order: Iterable[int], tiles: frozenset[str]) -> dict[int, list[_Source]]:
+    """For every instruction, of each tile it reads what it sees in an order."""
     written: dict[str, list[tuple[_Region, int]]] = {}
-    found: dict[int, list[tuple[str, frozenset[int]]]] = {}
+    fresh: dict[str, set[int]] = {}
+    found: dict[int, list[_Source]] = {}
     for number in order:
         instruction = issued[number].instruction
         roles = _ROLES[instruction.opcode]
-        fresh = instruction.get("accumulate") is False
-        seen: list[tuple[str, frozenset[int]]] = []
+        starts = instruction.get("accumulate") is False
+        sources: list[_Source] = []
         writes: list[tuple[str, _Region]] = []
         for name, access in instruction.operands:
             if type(access) is not Access or access.buffer not in tiles:
                 continue
             region, role = _region(access), roles[name]
-            if role != "write" and not (role == "update" and fresh):
-                before = written.get(access.buffer, ())
-                seen.append((access.buffer, frozenset(n for other, n in before if _meets(region, other))))
+            if role != "write" and not (role == "update" and starts):
+                seen = [n for other, n in written.get(access.buffer, ()) if _meets(region, other)]
+                meant = fresh.get(access.buffer, set()).intersection(seen) or set(seen[-1:])
+                sources.append(_Source(access.buffer, frozenset(seen), frozenset(meant)))
             if role != "read":
                 writes.append((access.buffer, region))
+        for source in sources:
+            fresh.pop(source.buffer, None)
         for buffer, region in writes:
             left = [(other, n) for other, n in written.get(buffer, ()) if not _covers(region, other)]
             written[buffer] = [*left, (region, number)]
-        found[number] = seen
+            fresh.setdefault(buffer, set()).add(number)
+        found[number] = sources
     return found
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from neuroncore.compiler.emit import StepEmitter
 from neuroncore.compiler.fuse import Kernel, Layout, layout_of
 from neuroncore.compiler.hbm import merged, pieces
 from neuroncore.compiler.ir import Contract
-from neuroncore.compiler.rows import StepEmitter
 from neuroncore.compiler.select import Argument, Key, Selection, Step, chip_dtype, select
 from neuroncore.compiler.views import View
 from neuroncore.graph import DTYPE_BYTES

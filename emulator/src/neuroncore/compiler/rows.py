@@ -3,48 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
-from neuroncore.compiler.fuse import Kernel, Layout, layout_of, tile_bytes
+from neuroncore.compiler.emit import StepEmitter
+from neuroncore.compiler.fuse import Kernel, Layout, layout_of
 from neuroncore.compiler.hbm import merged, pieces, row_loops
-from neuroncore.compiler.ir import Map, Reduce, reads, writes
+from neuroncore.compiler.ir import Map, Reduce, writes
 from neuroncore.compiler.joint import Joint, join
-from neuroncore.compiler.select import Argument, Key, Selection, Step, chip_dtype, select
-from neuroncore.compiler.views import View, collapse
+from neuroncore.compiler.select import Argument, Key, Step, chip_dtype, select
+from neuroncore.compiler.shapes import Shape, flatten, free_shape, has_row_values, region, row_shape
+from neuroncore.compiler.views import View
 from neuroncore.graph import DTYPE_BYTES
-from neuroncore.isa import FUNCTION_TABLES, Access, Tile
-from neuroncore.isa.costs import GPSIMD_START_CYCLES
+from neuroncore.isa import Access, Tile
 
 if TYPE_CHECKING:
     from neuroncore.compiler.tile import Tiler
-    from neuroncore.targets import Target
 
-__all__ = ["StepEmitter", "tile_rows"]
+__all__ = ["tile_rows"]
 
-#: Bytes per partition a transfer should move: beyond this a row costs its bytes, not its descriptor
-#: (reference/hw/compile_rules.md section 5); larger tiles only delay the first computation.
-_ROW_BYTES = 8192
 _SLOTS = 6
 #: Elements whose statistics one bn_stats takes.
 _STATISTICS = 512
 #: Columns from which on a row is worth its instructions.
 _LONG = 512
-_INTEGERS = frozenset({"int32", "uint32"})
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Matrix shape chosen for a kernel: `rows` x `cols`, tiles of at most 128 x `width`.
-
-    `packed` rows share a partition: `rows` then counts such bundles and `cols` their elements.
-    """
-
-    rows: int
-    cols: int
-    width: int
-    packed: int = 1
 
 
 def tile_rows(tiler: Tiler, kernel: Kernel) -> None:
@@ -53,458 +36,23 @@ def tile_rows(tiler: Tiler, kernel: Kernel) -> None:
         w.elements == kernel.rows * kernel.cols for p in kernel.prims for w in writes(p)
     )
     if not free:
-        _Rows(tiler, kernel, _row_shape(tiler, kernel)).run()
+        _Rows(tiler, kernel, row_shape(tiler, kernel)).run()
         return
-    if _has_row_values(tiler, kernel):
-        _Rows(tiler, kernel, _row_shape(tiler, kernel)).run()
+    if has_row_values(tiler, kernel):
+        _Rows(tiler, kernel, row_shape(tiler, kernel)).run()
         return
-    shape = _free_shape(tiler, kernel)
+    shape = free_shape(tiler, kernel)
     elements = kernel.rows * kernel.cols
     if shape is None:  # no usable divisor: whole rows of a convenient width, and one short row for the rest
         width = min(2048, max(1, elements // 128))
         rest = elements % width
-        flat = _flatten(kernel)
+        flat = flatten(kernel)
         for start, count, columns in ((0, elements // width, width), (elements - rest, int(rest > 0), rest)):
             if count:
-                part = _region(flat, start, count, columns)
+                part = region(flat, start, count, columns)
                 _Rows(tiler, replace(part, rows=count, cols=columns), Shape(count, columns, min(columns, width))).run()
         return
     _Rows(tiler, replace(kernel, rows=shape.rows, cols=shape.cols), shape).run()
-
-
-# -- shapes --------------------------------------------------------------------------------------------------
-
-
-def _row_shape(tiler: Tiler, kernel: Kernel) -> Shape:
-    """Rows are given by a reduction; a row is cut into chunks only when nothing full depends on its result."""
-    target, buffers = tiler.target, tiler.kernels.buffers
-    widest = max(tile_bytes(buffers[v.buffer].dtype) for p in kernel.prims for v in (*reads(p), *writes(p)))
-    values = len({v for p in kernel.prims for v in reads(p)} | {w for p in kernel.prims for w in writes(p)})
-    limit = target.sbuf_usable_bytes_per_partition
-    packed = _packing(tiler, kernel, values * widest)
-    if packed > 1:
-        return Shape(kernel.rows // packed, kernel.cols * packed, kernel.cols * packed, packed)
-    width = kernel.cols
-    if not crosses(kernel):
-        chunk = max(512, min(4 * _ROW_BYTES // widest, limit // (2 * max(1, values) * widest)))
-        if width > chunk:
-            parts = -(-width // chunk)
-            width = -(-width // parts)
-    return Shape(kernel.rows, kernel.cols, width)
-
-
-def _packing(tiler: Tiler, kernel: Kernel, bytes_per_element: int) -> int:
-    """How many short rows to put into one partition, so that instructions are worth their overhead."""
-    partitions = tiler.target.partitions
-    if kernel.cols < 2 or kernel.cols > 256 or kernel.rows < 4 * partitions:
-        return 1
-    room = tiler.target.sbuf_usable_bytes_per_partition // (3 * bytes_per_element * kernel.cols)
-    most = min(2048 // kernel.cols, kernel.rows // partitions, room)
-    views = [v for p in kernel.prims for v in (*reads(p), *writes(p))]
-    for packed in range(most, 1, -1):
-        if kernel.rows % packed:
-            continue
-        rows = kernel.rows // packed
-        if all(layout_of(v, rows, v.elements // rows) is not None for v in views):
-            return packed
-    return 1
-
-
-def crosses(kernel: Kernel) -> bool:
-    """Whether a full value depends on a reduction of the same kernel."""
-    reduced: set[int] = set()
-    for prim in kernel.prims:
-        out = next(writes(prim))
-        depends = any(v.buffer in reduced for v in reads(prim))
-        if depends and isinstance(prim, Map) and out.elements == kernel.rows * kernel.cols and kernel.cols > 1:
-            return True
-        if isinstance(prim, Reduce) or depends:
-            reduced.add(out.buffer)
-    return False
-
-
-def _has_row_values(tiler: Tiler, kernel: Kernel) -> bool:
-    """Whether long rows, enough to fill the partitions, each have a value of their own: it is loaded once per row."""
-    if kernel.rows < tiler.target.partitions or kernel.cols < _LONG:
-        return False
-    layouts = [layout_of(v, kernel.rows, kernel.cols) for p in kernel.prims for v in (*reads(p), *writes(p))]
-    if any(layout is None for layout in layouts):
-        return False
-    return any(layout.by_row and not layout.by_column for layout in layouts if layout is not None)
-
-
-def _free_shape(tiler: Tiler, kernel: Kernel) -> Shape | None:
-    """The cheapest way to see an elementwise kernel as a matrix, by the DMA and engine costs of the target."""
-    views = [v for p in kernel.prims for v in (*reads(p), *writes(p))]
-    own = {w.buffer for p in kernel.prims for w in writes(p)}
-    outside = [v for v in dict.fromkeys(views) if v.buffer not in own or v.buffer in tiler.kernels.kept]
-    outside = [v for v in outside if not tiler.kernels.buffers[v.buffer].made]
-    elements = kernel.rows * kernel.cols
-    widest = max(tile_bytes(tiler.kernels.buffers[v.buffer].dtype) for v in views)
-    values = len(dict.fromkeys(views))
-    cap = max(1, min(16384 // widest, tiler.target.sbuf_usable_bytes_per_partition // (3 * values * widest)))
-    best: tuple[float, int] | None = None
-    for cols in _divisors(elements):
-        if cols > cap:
-            continue
-        layouts = [layout_of(v, elements // cols, cols) for v in views]
-        if any(layout is None for layout in layouts):
-            continue
-        cost = _cost(tiler, outside, kernel, elements // cols, cols)
-        cost = max(cost, _made_ns(tiler, views, elements // cols, cols))
-        if best is None or cost < best[0]:
-            best = (cost, cols)
-    if best is None:
-        return None
-    cols = best[1]
-    if elements // cols > 128 * 32 and cols < 256 and _flat(views):
-        return None  # only tiny divisors: too many tiles
-    return Shape(elements // cols, cols, cols)
-
-
-def _flat(views: list[View]) -> bool:
-    return all(len(collapse(v.shape, (v.strides,))[0]) <= 1 for v in views)
-
-
-def _divisors(n: int) -> list[int]:
-    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
-    return sorted({*small, *(n // d for d in small)})
-
-
-def _cost(tiler: Tiler, outside: list[View], kernel: Kernel, rows: int, cols: int) -> float:
-    """Nanoseconds at a given matrix shape: the busiest of DMA and engines, plus one tile to fill the pipeline."""
-    target = tiler.target
-    height = min(rows, target.partitions)
-    tiles = -(-rows // target.partitions)
-    own = {w.buffer for p in kernel.prims for w in writes(p)}
-    queues = {True: 0.0, False: 0.0}
-    moved = 0
-    once = 0.0
-    layouts: list[tuple[View, Layout]] = []
-    for view in outside:
-        layout = layout_of(view, rows, cols)
-        assert layout is not None
-        layouts.append((view, layout))
-    for stored in (False, True):
-        parts = [(v, v.buffer, layout) for v, layout in layouts if (v.buffer in own) == stored]
-        for joint, views in _joined(tiler, parts, whole=stored):
-            layouts = [(v, layout) for v, layout in layouts if v not in views] + [(views[0], joint.layout)]
-    for view, layout in layouts:
-        columns = prod(n for n, _ in layout.cols)
-        dtype = tiler.kernels.buffers[view.buffer].dtype
-        alone = transfer_ns(target, layout, height, columns, dtype)
-        transfers = sum(1 for _ in pieces(layout, 0, height, 0, 1 if layout.by_row else columns))
-        interval = target.dma_queue_interval_ns if tiles > 1 or transfers > 1 else 0.0
-        spent = max(alone, transfers * interval)
-        if layout.by_column:
-            once += spent
-            continue
-        queues[view.buffer in own] += spent
-        moved += height * (1 if layout.by_row else columns) * DTYPE_BYTES[dtype]
-    transfer = max(*queues.values(), moved / target.dma_bytes_per_second * 1e9)
-    compute = len(kernel.prims) * max(64, cols) / target.vector_clock_hz * 1e9
-    return tiles * max(transfer, compute) + sum(queues.values()) + once + compute
-
-
-def _made_ns(tiler: Tiler, views: list[View], rows: int, cols: int) -> float:
-    """Time of GpSimd to make indices, a start-up for every piece that one affine pattern describes."""
-    target, total = tiler.target, 0.0
-    height = min(rows, target.partitions)
-    for view in dict.fromkeys(views):
-        layout = layout_of(view, rows, cols)
-        if tiler.kernels.buffers[view.buffer].kind != "iota" or layout is None:
-            continue
-        cycles = sum(GPSIMD_START_CYCLES + piece.columns for piece in pieces(layout, 0, height, 0, cols))
-        total += -(-rows // height) * cycles / target.gpsimd_clock_hz * 1e9
-    return total
-
-
-def _joined(
-    tiler: Tiler, parts: list[tuple[View, int, Layout]], *, whole: bool
-) -> list[tuple[Joint, tuple[View, ...]]]:
-    buffers = tiler.kernels.buffers
-    return join(tiler.target, parts, lambda view: DTYPE_BYTES[buffers[view.buffer].dtype], whole=whole)
-
-
-def transfer_ns(target: Target, layout: Layout, height: int, cols: int, dtype: str) -> float:
-    """Time all DMA engines together need for one tile of an operand, latencies excluded."""
-    size = DTYPE_BYTES[dtype]
-    if layout.by_row:
-        run, count = size, 1
-    else:
-        inner, stride = layout.cols[-1] if layout.cols else (1, 1)
-        run = max(1, min(inner, cols)) * size if stride == 1 else size
-        count = max(1, cols * size // run)
-    engines = max(1, min(target.dma_engines, -(-height // target.dma_rows_per_engine_group)))
-    per_row = max(target.dma_row_min_ns, run / target.dma_engine_bytes_per_second * 1e9)
-    return -(-height // engines) * count * per_row
-
-
-def _flatten(kernel: Kernel) -> Kernel:
-    """Every view as one axis."""
-
-    def flat(view: View) -> View:
-        sizes, (strides,) = collapse(view.shape, (view.strides,))
-        if len(sizes) > 1:
-            raise AssertionError("only flat views are cut into regions")
-        return replace(view, shape=(view.elements,), strides=strides or (0,))
-
-    prims = []
-    for prim in kernel.prims:
-        assert isinstance(prim, Map)
-        ins = tuple(flat(v) if isinstance(v, View) else v for v in prim.ins)
-        prims.append(replace(prim, ins=ins, out=flat(prim.out)))
-    return replace(kernel, prims=tuple(prims))
-
-
-def _region(kernel: Kernel, start: int, rows: int, cols: int) -> Kernel:
-    """`rows` x `cols` elements of a flat kernel, from element `start`."""
-
-    def cut(view: View) -> View:
-        stride = view.strides[0]
-        return replace(view, shape=(rows, cols), strides=(cols * stride, stride), offset=view.offset + start * stride)
-
-    prims = []
-    for prim in kernel.prims:
-        assert isinstance(prim, Map)
-        prims.append(
-            replace(prim, ins=tuple(cut(v) if isinstance(v, View) else v for v in prim.ins), out=cut(prim.out))
-        )
-    return replace(kernel, prims=tuple(prims))
-
-
-# -- tiles ---------------------------------------------------------------------------------------------------
-
-
-class StepEmitter:
-    """Turns steps into instructions on the tiles of one iteration; shared by rows and product kernels."""
-
-    def __init__(self, tiler: Tiler, selection: Selection) -> None:
-        self.tiler, self.selection = tiler, selection
-        self.row_width = 1  # values per partition of what is one value per row
-        self.load_ns = {"Vector": 0.0, "Scalar": 0.0, "GpSimd": 0.0}
-        tables = {FUNCTION_TABLES.get(s.fn, "") for s in selection.steps if s.form == "activation"}
-        self.tables = {t for t in tables if t}
-
-    def tile(self, key: Key) -> Tile:
-        """The tile a value occupies in the current iteration."""
-        raise NotImplementedError
-
-    def in_psum(self, key: Key) -> bool:
-        """Whether a value is in PSUM, out of GpSimd's reach."""
-        return False
-
-    def full(self, value: Argument, parts: int, width: int) -> Access:
-        """A value as [parts, width]; one value per row is repeated."""
-        assert isinstance(value, tuple)
-        repeat = self.selection.by_row[value]
-        if repeat and self.row_width > 1:
-            again = width // self.row_width
-            pattern = ((1, width),) if again == 1 else ((1, self.row_width), (0, again))
-            return self.tile(value).access((0, parts), pattern)
-        return self.tile(value).access((0, parts), ((0 if repeat and width > 1 else 1, width),))
-
-    def column(self, value: Argument, parts: int) -> Access | float:
-        """A number or one value per row."""
-        if not isinstance(value, tuple):
-            return value
-        return self.tile(value).access((0, parts), ((1, 1),))
-
-    def result(self, key: Key, parts: int, width: int) -> Access:
-        """Where a step writes."""
-        return self.tile(key).access((0, parts), ((1, width),))
-
-    def step(self, step: Step, parts: int, columns: int) -> None:
-        """Emit one step for a tile of `parts` rows and `columns` columns."""
-        by_row = self.selection.by_row[step.out]
-        width = self.row_width if by_row else columns
-        emit = self.tiler.emit
-        with self.tiler.builder.op(step.op, step.source):
-            if step.form == "reduce":
-                self._reduce(step, parts, columns)
-                return
-            if step.form == "moments":
-                self.moments(step, parts, columns)
-                return
-            dst = self.result(step.out, parts, width)
-            if step.form == "fill":
-                value = step.x
-                if self.selection.dtypes[step.out] in _INTEGERS and isinstance(value, float) and value.is_integer():
-                    value = int(value)  # a float would be rounded to fp32's 24 bits
-                emit("memset", dst=dst, value=value, engine="Vector")
-            elif step.form == "copy":
-                engine = self._engine(step, width)
-                if engine == "Vector":
-                    emit("tensor_copy", dst=dst, data=self.full(step.x, parts, width), engine="Vector")
-                else:
-                    emit("activation", dst=dst, data=self.full(step.x, parts, width), op="copy")
-            elif step.form == "activation":
-                self._activation(step, dst, parts, width)
-            elif step.form == "scalar":
-                self._scalar(step, dst, parts, width)
-            elif step.form == "pair":
-                emit(
-                    "scalar_tensor_tensor", dst=dst, data=self.full(step.x, parts, width), op0=step.fn,
-                    operand0=self.column(step.a if step.a is not None else 0.0, parts), reverse0=step.reverse,
-                    op1=step.fn1, operand1=self.full(step.b if step.b is not None else 0.0, parts, width),
-                    reverse1=step.reverse1,
-                )  # fmt: skip
-                self._busy("Vector", 2 * width)
-            elif step.form == "tensor":
-                assert step.a is not None
-                integers = self.selection.dtypes[step.out] in _INTEGERS and step.fn in (
-                    "add",
-                    "subtract",
-                    "multiply",
-                    "max",
-                    "min",
-                )
-                engine = "GpSimd" if integers or step.fn == "power" else self._pair_engine(step, width)
-                emit(
-                    "tensor_tensor", dst=dst, data1=self.full(step.x, parts, width),
-                    data2=self.full(step.a, parts, width),
-                    op=step.fn, engine=engine,
-                )  # fmt: skip
-            elif step.form == "choose":
-                assert step.a is not None and step.b is not None
-                emit(
-                    "select_reduce", dst=dst, predicate=self.full(step.x, parts, width),
-                    on_true=self.full(step.a, parts, width),
-                    on_false=self.column(step.b, parts), reverse_pred=step.reverse,
-                )  # fmt: skip
-                self._busy("Vector", 2 * width)
-            elif step.form == "merge":
-                assert step.a is not None
-                emit(
-                    "tensor_copy_predicated", dst=dst, data=self.full(step.a, parts, width),
-                    predicate=self.full(step.x, parts, width),
-                )  # fmt: skip
-                self._busy("Vector", 2 * width)
-            else:
-                raise AssertionError(step.form)
-
-    def _activation(self, step: Step, dst: Access, parts: int, width: int) -> None:
-        emit = self.tiler.emit
-        data = self.full(step.x, parts, width)
-        plain = step.a is None and step.b is None and step.total is None
-        if plain and step.fn == "reciprocal" and (self.tables - {"reciprocal"}) and 7 * width < 3000:
-            emit("reciprocal", dst=dst, data=data)  # cheaper than two table switches
-            self._busy("Vector", 8 * width)
-            return
-        if plain and step.fn == "square" and self._engine(step, width) == "Vector":
-            emit("tensor_tensor", dst=dst, data1=data, data2=data, op="multiply", engine="Vector")
-            return
-        if plain and step.fn == "relu" and self._engine(step, width) == "Vector":
-            emit("tensor_scalar", dst=dst, data=data, op0="max", operand0=0.0, engine="Vector")
-            return
-        extra: dict[str, object] = {}
-        if step.a is not None:
-            extra["scale"] = self.column(step.a, parts)
-        if step.b is not None:
-            extra["bias"] = self.column(step.b, parts)
-        if step.total is not None:
-            extra["reduce_res"] = self.total(step.total, parts)
-            extra["reduce_op"] = "add"
-        emit("activation", dst=dst, data=data, op=step.fn, **extra)
-        if not plain or step.fn not in ("square", "relu"):
-            self._busy("Scalar", width)
-
-    def _scalar(self, step: Step, dst: Access, parts: int, width: int) -> None:
-        assert step.a is not None
-        extra: dict[str, object] = {}
-        if step.fn1:
-            assert step.b is not None
-            extra = {"op1": step.fn1, "operand1": self.column(step.b, parts), "reverse1": step.reverse1}
-        engine = "Vector"
-        if (step.fn, step.fn1) in (("multiply", ""), ("multiply", "add"), ("add", "")) and width > 1:
-            engine = self._engine(step, width)
-        else:
-            self._busy("Vector", width)
-        self.tiler.emit(
-            "tensor_scalar", dst=dst, data=self.full(step.x, parts, width), op0=step.fn,
-            operand0=self.column(step.a, parts), reverse0=step.reverse, engine=engine, **extra,
-        )  # fmt: skip
-
-    def _reduce(self, step: Step, parts: int, columns: int) -> None:
-        dst = self.total(step.out, parts)
-        data = self.full(step.x, parts, columns)
-        if self.row_width > 1:
-            length = columns // self.row_width
-            repeated = isinstance(step.x, tuple) and self.selection.by_row[step.x]  # one value stands for its row
-            free = ((1, self.row_width), (0, length)) if repeated else ((length, self.row_width), (1, length))
-            data = replace(data, free=free)
-            self.tiler.emit("tensor_reduce", dst=dst, data=data, op=step.fn, axes=1, negate=step.negate)
-            self._busy("Vector", columns)
-            return
-        if step.fn == "add" and not step.negate and self._engine(step, columns) == "Scalar":
-            # ScalarE sums what it copies; the copy goes to a tile nobody reads.
-            junk = self.junk(columns)
-            self.tiler.emit(
-                "activation",
-                dst=junk.access((0, parts), ((1, columns),)),
-                data=data,
-                op="copy",
-                reduce_res=dst,
-                reduce_op="add",
-            )
-            return
-        self.tiler.emit("tensor_reduce", dst=dst, data=data, op=step.fn, axes=len(data.free), negate=step.negate)
-        if step.fn != "add" or step.negate:
-            self._busy("Vector", columns)
-
-    def moments(self, step: Step, parts: int, columns: int) -> None:
-        """Mean and variance of a tile's rows; only rows kernels have them."""
-        raise NotImplementedError
-
-    def total(self, key: Key, parts: int) -> Access:
-        """Where a reduction puts its result."""
-        return self.result(key, parts, self.row_width)
-
-    def junk(self, columns: int) -> Tile:
-        """A tile whose contents nobody reads."""
-        raise NotImplementedError
-
-    # -- engine choice -------------------------------------------------------------------------------------------------
-
-    def _half(self, step: Step) -> bool:
-        keys = [*step.inputs(), step.out]
-        return all(self.selection.dtypes[k] in ("bf16", "fp16") for k in keys)
-
-    def _pair_engine(self, step: Step, width: int) -> str:
-        """Vector, or GpSimd where a kernel has so much work on two tiles that Vector alone would be the bottleneck."""
-        heavy = sum(s.form in ("tensor", "pair", "choose", "merge") and not self._half(s) for s in self.selection.steps)
-        single = self._half(step) or any(self.in_psum(key) for key in step.inputs())
-        cycles = {"Vector": (1 if single else 2) * width, "GpSimd": 150 + 2 * width}
-        engine = "Vector"
-        reachable = not any(self.in_psum(key) for key in step.inputs())
-        if heavy > 1 and width >= 512 and reachable and not self._half(step):
-            clock = self.tiler.target.clock_hz
-            engine = min(cycles, key=lambda e: (self.load_ns[e] + cycles[e] / clock(e) * 1e9, e == "GpSimd"))
-        self._busy(engine, cycles[engine])
-        return engine
-
-    def _busy(self, engine: str, cycles: float) -> None:
-        self.load_ns[engine] += max(64.0, cycles) / self.tiler.target.clock_hz(engine) * 1e9
-
-    def _engine(self, step: Step, width: int) -> str:
-        """Vector or Scalar, whichever would be finished first; short work counts its latency."""
-        target = self.tiler.target
-        two = 2.0 if step.form == "activation" and step.fn == "square" and not self._half(step) else 1.0
-        fast = 4.0 if target.neuroncore_version >= 3 and self._half(step) and step.form in ("copy", "scalar") else 1.0
-        if step.form == "activation" and step.fn == "relu" and self._half(step) and target.neuroncore_version >= 3:
-            fast = 4.0
-        costs = {
-            "Vector": (max(64.0, width * two / fast) + target.vector_latency_cycles) / target.vector_clock_hz * 1e9,
-            "Scalar": (max(64.0, width) + target.scalar_latency_cycles) / target.scalar_clock_hz * 1e9,
-        }
-        if target.neuroncore_version < 3 and step.form == "scalar":
-            del costs["Scalar"]
-        if step.form == "copy" and self.selection.dtypes[step.out] in _INTEGERS:
-            del costs["Scalar"]  # ScalarE goes through fp32
-        engine = min(costs, key=lambda e: (self.load_ns[e] + costs[e], e == "Scalar"))
-        cycles = width * two / fast if engine == "Vector" else width
-        self._busy(engine, cycles)
-        return engine
 
 
 class _Rows(StepEmitter):
