@@ -24,7 +24,7 @@ from neuronscope.readers.scratch import Scratch
 __all__ = ["Place", "Spill", "Stored", "TextRows", "Texts"]
 
 _SMALL = 2**31 - 1  # bytes one Arrow array of 32-bit offsets can hold
-HELD_BYTES = 40 << 20  # of texts, per process or thread that parses
+HELD_BYTES = 16 << 20  # of texts, per process or thread that parses
 
 
 @dataclass(frozen=True)
