@@ -267,3 +267,19 @@ def test_what_if_takes_no_share_beyond_one(neuronscope, executables):
     folder, _ = executables
     code, _, error = neuronscope("what-if", folder / "mm.neff", "--set", "tensor_warmup_rate=5")
     assert code == 2 and "at most 1" in error
+
+
+def test_ir_of_an_op_with_several_results(neuronscope):
+    text = "aten.native_layer_norm.default bf16[256,1024] [1024] bf16[1024] bf16[1024] 1e-5"
+    results = "-> bf16[256,1024] fp32[256,1] fp32[256,1]"
+    code, printed, _ = neuronscope("ir", f"{text} {results}", "--after", "fuse")
+    assert code == 0 and "reduce_variance" in printed and "output out2: fp32[256]" in printed
+    code, _, error = neuronscope("ir", text)
+    assert code != 0 and "the graph gives 1 results, the op has more" in error
+
+
+def test_ir_lists_passes_without_an_op(neuronscope):
+    code, printed, _ = neuronscope("ir", "--list")
+    assert code == 0 and printed.split()[:2] == ["decompose", "split_parts"]
+    code, _, error = neuronscope("ir")
+    assert code != 0 and "give a NEFF or ops as text" in error

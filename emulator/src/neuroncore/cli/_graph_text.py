@@ -8,8 +8,8 @@ x = bf16[128,256]; y = aten.mm.default x bf16[256,512] -> bf16[128,512]; aten.re
 
 Statements end with `;` or a line break. A statement is an input (`x = bf16[4,512]`) or an op with its arguments in the
 order of its schema: tensors (`dtype[sizes]` makes a new input), names of earlier results, JSON values, and
-`keyword=value`. The result follows `->`; without it, it has the broadcast shape of the tensors and the first one's
-dtype. Results that no later op uses are the graph's.
+`keyword=value`. The result follows `->`, several one after the other, of which later ops see the first; without it, it
+has the broadcast shape of the tensors and the first one's dtype. Results that no later op uses are the graph's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ def parse_graph(text: str) -> Graph:
         raise CommandError(f"{text!r}: no op. Give one as in: aten.mul.Tensor bf16[4,512] bf16[4,512]")
     used = {value for node in reader.nodes for value in _values(node.args, dict(node.kwargs))}
     made = [Value(number, 0) for number in range(len(reader.nodes))]
-    outputs = tuple(value for value in made if value not in used)
+    outputs = tuple(
+        Value(value.node, index)
+        for value in made
+        if value not in used
+        for index in range(len(reader.nodes[value.node].outputs))
+    )
     return Graph("text", tuple(reader.inputs), tuple(reader.nodes), outputs)
 
 
@@ -98,12 +103,13 @@ class _Reader:
                 args.append(self._argument(token, statement))
         tensors = [self.spec_of(value) for value in _values(args)]
         if result.strip():
-            output = _spec(result.strip(), statement)
+            # Spaces stand between results, commas between sizes.
+            outputs = [_spec(one, statement) for one in re.findall(r"\w+\[[^\]]*\]|\S+", result)]
         elif tensors:
-            output = TensorSpec(_broadcast([one.shape for one in tensors], statement), tensors[0].dtype)
+            outputs = [TensorSpec(_broadcast([one.shape for one in tensors], statement), tensors[0].dtype)]
         else:
             raise CommandError(f"{statement!r}: say what it gives, as in `-> bf16[4,512]`")
-        self.nodes.append(Node(target, tuple(args), tuple(kwargs), (_dense(output),)))
+        self.nodes.append(Node(target, tuple(args), tuple(kwargs), tuple(map(_dense, outputs))))
         return Value(len(self.nodes) - 1, 0)
 
     def _argument(self, token: str, statement: str) -> Any:

@@ -16,11 +16,11 @@ __all__ = ["ir"]
 
 def ir(
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="FILE.neff|OPS", help="An executable, or ops as text: 'aten.mul.Tensor bf16[4,512] bf16[4,512]'."
         ),
-    ],
+    ] = None,
     after: Annotated[
         str | None, typer.Option("--after", metavar="PASS", help="Stop after this pass; default the finished program.")
     ] = None,
@@ -46,6 +46,10 @@ def ir(
     if list_passes:
         typer.echo("\n".join(passes))
         return
+    if what is None:
+        raise CommandError(
+            "give a NEFF or ops as text, as in: neuronscope ir 'aten.mul.Tensor bf16[4,512] bf16[4,512]'"
+        )
     if after is not None and after not in passes:
         raise CommandError(f"--after {after}: no such pass; passes in order: {', '.join(passes)}")
     if Path(what).is_file():

@@ -149,7 +149,15 @@ class Builder:
         return self.buffers[view.buffer].dtype
 
     def spec(self, output: int = 0) -> TensorSpec:
-        """Spec of an output of the node being lowered."""
+        """Spec of an output of the node being lowered.
+
+        Raises:
+            UnsupportedOpError: the graph names fewer results than the op has.
+        """
+        if output >= len(self.node.outputs):
+            raise UnsupportedOpError(
+                f"{self.node.target}{self._where()}: the graph gives {len(self.node.outputs)} results, the op has more"
+            )
         return self.node.outputs[output]
 
     def temp(self, shape: tuple[int, ...], dtype: str) -> View:
