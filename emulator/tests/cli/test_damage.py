@@ -50,17 +50,19 @@ def bytes_changed(dice: random.Random, data: bytes) -> bytes:
 def text_changed(dice: random.Random, text: str) -> str:
     words = re.findall(r"\w+|\s+|[^\w\s]", text)
     for _ in range(dice.choice((1, 1, 2, 4))):
-        place = dice.randrange(len(words))
+        place = dice.randrange(max(1, len(words)))
         match dice.randrange(4):
             case 0:
                 numbers = [i for i, word in enumerate(words) if word.isascii() and word.isdigit()]
-                chosen = dice.choice(numbers)
-                value = int(words[chosen])
-                words[chosen] = str(dice.choice((0, value + 1, value * 2, value * 1000, -value, 2**31, 2**63)))
+                chosen = dice.choice(numbers or [0])
+                value = int(words[chosen]) if numbers else 0
+                words[chosen : chosen + 1] = [
+                    str(dice.choice((0, value + 1, value * 2, value * 1000, -value, 2**31, 2**63)))
+                ]
             case 1:
-                words[place] = dice.choice(WORDS)
+                words[place : place + 1] = [dice.choice(WORDS)]
             case 2:
-                del words[place]
+                del words[place : place + 1]
             case 3:
                 words.insert(place, dice.choice(WORDS))
     return "".join(words)

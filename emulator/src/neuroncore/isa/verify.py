@@ -35,6 +35,8 @@ def verify(program: Program, target: Target) -> None:
             and the actual value.
         UnsupportedInstructionError: an instruction that is declared, not modelled.
     """
+    for tensor in program.tensors:
+        _check_tensor(tensor)
     for tile in program.tiles:
         _check_tile(tile, target)
     used = sum(t.bytes for t in program.tensors)
@@ -190,7 +192,21 @@ def _check_reach(
             )
 
 
+def _check_tensor(tensor: Tensor) -> None:
+    _check_dtype(tensor.dtype, f"tensor {tensor.name}")
+    if tensor.kind not in ("input", "output", "inout", "temporary"):
+        raise ProgramError(f"tensor {tensor.name}: kind {tensor.kind!r} is not input, output, inout or temporary")
+    if any(size < 0 for size in tensor.shape):
+        raise ProgramError(f"tensor {tensor.name}: a size of {min(tensor.shape)}, at least 0")
+
+
+def _check_dtype(dtype: str, where: str) -> None:
+    if dtype not in DTYPE_BYTES:
+        raise ProgramError(f"{where}: no dtype {dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+
+
 def _check_tile(tile: Tile, target: Target) -> None:
+    _check_dtype(tile.dtype, f"tile {tile.name}")
     if tile.memory not in ("SBUF", "PSUM"):
         raise ProgramError(f"tile {tile.name}: memory {tile.memory!r} is not SBUF or PSUM")
     if not 0 < tile.start_partition + tile.partitions <= target.partitions or tile.partitions < 1:
@@ -233,6 +249,18 @@ def _check_instruction(instruction: Instruction, where: str, buffers: dict[str, 
             )
         elif value is None and not operand.optional:
             raise ProgramError(f"{where}: operand {operand.name} is missing")
+    known = {operand.name for operand in spec.operands} | {attribute.name for attribute in spec.attributes}
+    for name, value in given.items():
+        if name not in known:
+            raise ProgramError(f"{where}: has no operand {name}; its operands: {', '.join(sorted(known))}")
+        if isinstance(value, Access) and spec.operand(name) is None:
+            raise ProgramError(f"{where}: {name} is a plain value, not a place in memory")
+    for attribute in spec.attributes:
+        if attribute.name not in given:
+            raise ProgramError(f"{where}: {attribute.name} is missing")
+        if attribute.allowed and given[attribute.name] not in attribute.allowed:
+            allowed = ", ".join(map(repr, attribute.allowed))
+            raise ProgramError(f"{where}: {attribute.name}={given[attribute.name]!r}, allowed: {allowed}")
     use = Use(instruction, buffers, target.neuroncore_version)
     _check_shapes(spec, use, where)
     if spec.check is not None:
@@ -281,6 +309,7 @@ def _check_access(
     buffer = buffers.get(access.buffer)
     if buffer is None:
         raise ProgramError(f"{where}: no tile or tensor called {access.buffer!r}")
+    _check_dtype(access.dtype, where)
     memory = buffer.memory if isinstance(buffer, Tile) else "HBM"
     if memory not in operand.memories or (instruction.engine == "GpSimd" and memory == "PSUM"):
         allowed = [m for m in operand.memories if not (instruction.engine == "GpSimd" and m == "PSUM")]
