@@ -54,7 +54,10 @@ def capture(
         timeline = simulate(loaded.program, loaded.target)
         results: dict[str, npt.NDArray[Any]] = {}
         for _ in range(num_exec):
-            results = run(loaded.program, arrays)
+            try:
+                results = run(loaded.program, arrays)
+            except (OverflowError, TypeError, ValueError) as error:  # a number no compiler wrote
+                raise CommandError(f"{neff}: its program does not execute: {error}") from None
             arrays |= {name: value.reshape(-1) for name, value in results.items() if name in arrays}
     _write(loaded, timeline, session_file, num_exec)
     if save_output_npy is not None:
