@@ -107,8 +107,12 @@ def test_killed_at_every_moment_in_turn(trace: Path, tmp_path: Path, whole: tupl
         assert left_over(root) == [], moment
 
 
-@pytest.mark.parametrize("limit", [1_000, 60_000])
-def test_without_room_one_line_says_so_and_nothing_is_left(trace: Path, tmp_path: Path, limit: int) -> None:
+@pytest.mark.parametrize("share", [0.05, 0.95])
+def test_without_room_one_line_says_so_and_nothing_is_left(trace: Path, tmp_path: Path, share: float) -> None:
+    run(trace, tmp_path / "whole")
+    (profile,) = Store(tmp_path / "whole").list()
+    limit = int(share * max(path.stat().st_size for path in profile.path.glob("*.parquet")))
+    tmp_path /= "short"
     done = run(trace, tmp_path, limit=limit)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"refused: {tmp_path}: no room for the profile")
