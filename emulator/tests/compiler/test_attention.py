@@ -206,6 +206,33 @@ def test_gradient_of_a_long_sequence_in_parts(oracle, aten_call, monkeypatch, ki
     assert max(t.elements for t in executable.program.tensors if t.kind == "temporary") < 300 * 300  # no scores
 
 
+def test_backward_of_rows_that_leave_room_for_three_blocks_of_keys(oracle, aten_call):
+    q, k, v = values((1, 1, 130, 160)), values((1, 1, 520, 160), seed=1), values((1, 1, 520, 160), seed=2)
+    check_backward(oracle, aten_call, q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "width", "causal", "dtype"),
+    [
+        (96, 512, 512, 64, False, "bf16"),
+        (24, 512, 512, 128, True, "fp32"),
+        (16, 1000, 1000, 256, True, "fp32"),
+        (6, 1500, 777, 96, False, "fp32"),
+        (3, 513, 2048, 80, False, "fp32"),
+    ],
+)
+def test_backward_fits_and_its_order_is_right(heads, queries, keys, width, causal, dtype):
+    """Too large for the machine here; compiling checks room in SBUF and every read of the order of issue."""
+    q, k = TensorSpec((1, heads, queries, width), dtype), TensorSpec((1, heads, keys, width), dtype)
+    rows = TensorSpec((1, heads, queries), "fp32")
+    mask = [True, True, True, False]
+    arguments = (X, Y, Z, W, None, mask, Value(-1, 4), Value(-1, 5), None, None, queries, keys, 0.0, causal, None, None)
+    name = "aten._scaled_dot_product_fused_attention_overrideable_backward.default"
+    node = Node(name, arguments, (), (q, k, k))
+    graph = Graph("g", (q, q, k, k, q, rows), (node,), tuple(Value(0, n) for n in range(3)))
+    assert compile_graph(graph).estimated_ns == 0
+
+
 @pytest.mark.parametrize("shape", [(1, 2, 140, 140), (2, 1, 1, 140)])
 def test_gradient_of_the_bias(oracle, aten_call, shape):
     q, k, v = (values((2, 2, 140, 16), seed=i) for i in range(3))

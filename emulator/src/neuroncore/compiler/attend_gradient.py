@@ -67,12 +67,18 @@ class _Gradient(Attention):
 
     def __init__(self, tiler: Tiler, prim: AttendGradient) -> None:
         super().__init__(tiler, prim)
-        self.most = min(4, MOVING // max(self.width, self.values))
+        # A power of two, as groups of key tiles are, so that no group lies in two blocks.
+        self.most = 1 << min(4, MOVING // max(self.width, self.values)).bit_length() - 1
         self.key_tiles = self.tiles(self.keys, self.most if prim.bias is None else 1)
         self.load_bank = "turn"
         self.shared = prim.q.shape[1] // prim.k.shape[1]
         plan = self._plan()
         steps = sum(len(queries) for _, queries in plan)
+        self.key_steps: dict[int, int] = {}  # by place of a group in its block, the most tiles it has in any block
+        for block, _ in plan:
+            for rows in block:
+                place = rows.group - block[0].group
+                self.key_steps[place] = max(self.key_steps.get(place, 0), rows.step)
         room = tiler.target.sbuf_usable_bytes_per_partition - _WORK_BYTES
         size = _head_bytes(prim.q.shape[2], self.width, self.values, self.size)
         # A head's queries are read until six ticks after its last step began; only then may the next ones come.
@@ -161,15 +167,14 @@ class _Gradient(Attention):
                     for name, view in (("k", self.prim.k), ("v", self.prim.v)):
                         tile = self._keys(step, rows, name, view)
                         self.load_group(tile, view, step.batch, step.head // self.shared, rows)
-                        self.turn_rows(
-                            tile, rows, self._key_name(step, rows, f"{name}t"), self.most * SIDE, view.shape[3]
-                        )
+                        columns = self._key_step(step, rows) * SIDE
+                        self.turn_rows(tile, rows, self._key_name(step, rows, f"{name}t"), columns, view.shape[3])
         return self.load_bias(f"bias_{step.number % 4}", step.batch, step.head, step.queries, step.block)
 
     def _load_queries(self, step: _Step) -> None:
         """A group of queries, the gradients of their results, and per row: minus the statistic, gradient . result."""
         rows, prim, emit = step.queries, self.prim, self.tiler.emit
-        columns = self.query_tiles[0].step * SIDE
+        columns = rows.step * SIDE
         for name, view in (("q", prim.q), ("g", prim.grad)):
             tile = self._queries(step, name, view.shape[3])
             self.load_group(tile, view, step.batch, step.head, rows)
@@ -253,7 +258,7 @@ class _Gradient(Attention):
                 keys.access((0, rows.parts), ((1, width),), offset=rows.place * width),
                 accumulate=number > 0,
             )
-        tile = self.sbuf(f"total_{step.slot}_{queries.group}", self.query_tiles[0].step * width, "fp32")
+        tile = self.sbuf(f"total_{step.slot}_{queries.group}", queries.step * width, "fp32")
         total = tile.access((0, step.parts), ((1, width),), offset=queries.place * width)
         if step.first_keys:
             self.evict(total, part)
@@ -270,17 +275,20 @@ class _Gradient(Attention):
     # -- tiles ---------------------------------------------------------------------------------------------------------
 
     def _queries(self, step: _Step, name: str, width: int) -> Tile:
-        return self.sbuf(f"{name}_{step.slot}_{step.queries.group}", self.query_tiles[0].step * width)
+        return self.sbuf(f"{name}_{step.slot}_{step.queries.group}", step.queries.step * width)
 
     def _key_name(self, step: _Step, rows: Rows, name: str) -> str:
         """Groups are numbered within their block, so that slots are few."""
         return f"{name}_{step.block_number % _KEY_SLOTS}_{rows.group - step.block[0].group}"
 
+    def _key_step(self, step: _Step, rows: Rows) -> int:
+        return self.key_steps[rows.group - step.block[0].group]
+
     def _keys(self, step: _Step, rows: Rows, name: str, view: View) -> Tile:
-        return self.sbuf(self._key_name(step, rows, name), self.most * view.shape[3])
+        return self.sbuf(self._key_name(step, rows, name), self._key_step(step, rows) * view.shape[3])
 
     def _statistics(self, step: _Step, name: str) -> Tile:
-        return self.sbuf(f"{name}_{step.slot}_{step.queries.group}", self.query_tiles[0].step, "fp32")
+        return self.sbuf(f"{name}_{step.slot}_{step.queries.group}", step.queries.step, "fp32")
 
     def _statistic(self, step: _Step, name: str) -> Access:
         return self._statistics(step, name).access((0, step.parts), ((1, 1),), offset=step.queries.place)
