@@ -1,12 +1,12 @@
 #include "ops/boxed.h"
 
-#include <atomic>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Tensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/copy_native.h>
 
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
