@@ -278,6 +278,10 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
+#: SBUF bytes per partition; kernels that don't fit with so little are too large by themselves.
+_LEAST_ROOM = 8 * 1024
+
+
 def compile_program(graph: Graph, target: Target) -> Compiled:
     """Compile a graph.
 
@@ -286,9 +290,24 @@ def compile_program(graph: Graph, target: Target) -> Compiled:
         CapacityError: tensors larger than HBM.
         VerifyError: a pass broke an invariant: our bug.
     """
+    room = target.sbuf_usable_bytes_per_partition * 9 // 10
+    while True:
+        try:
+            return _compile(graph, target, room)
+        except CapacityError:
+            room //= 2
+            if room < _LEAST_ROOM:
+                raise
+
+
+def _compile(graph: Graph, target: Target, room: int) -> Compiled:
+    """The passes in order; ops are fused into kernels of at most `room` SBUF bytes per partition.
+
+    What fusing reckons a kernel's tiles to need can be less than what tiling then takes.
+    """
     value: Any = graph
     for step in PASSES:
-        value = step.run(value, target)
+        value = fuse(value, room) if step.name == "fuse" else step.run(value, target)
         step.check(value, target)
     assert isinstance(value, Compiled)
     return value

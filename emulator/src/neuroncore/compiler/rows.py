@@ -17,6 +17,7 @@ from neuroncore.compiler.shapes import Shape, flatten, free_shape, has_row_value
 from neuroncore.compiler.views import View
 from neuroncore.graph import DTYPE_BYTES
 from neuroncore.isa import Access, Tile
+from neuroncore.isa.verify import PSUM_ELEMENTS
 
 if TYPE_CHECKING:
     from neuroncore.compiler.tile import Tiler
@@ -514,6 +515,8 @@ def _near(tiler: Tiler, kernel: Kernel, shape: Shape) -> frozenset[View]:
     (nki.isa tensor_tensor: 2N for two SBUF inputs, N where one is in PSUM.) As many as PSUM holds, whole banks each.
     """
     if shape.width != shape.cols or shape.packed > 1 or shape.rows < 4 * tiler.target.partitions:
+        return frozenset()
+    if shape.cols > PSUM_ELEMENTS:
         return frozenset()
     buffers, target = tiler.kernels.buffers, tiler.target
     left = target.psum_banks

@@ -16,11 +16,12 @@ from neuroncore.isa.synchronize import stream_of
 if TYPE_CHECKING:
     from neuroncore.targets import Target
 
-__all__ = ["verify"]
+__all__ = ["PSUM_ELEMENTS", "verify"]
 
 _FREE_DIMENSIONS = 4
 _SBUF_ELEMENTS = 65536
-_PSUM_ELEMENTS = 4096
+#: Of one operand, per partition.
+PSUM_ELEMENTS = 4096
 
 
 def verify(program: Program, target: Target) -> None:
@@ -332,7 +333,7 @@ def _check_access(
         )
     if not instruction.queue:
         _check_start(buffer.start_partition + access.start_partition, access.partitions, where)
-        limit = _PSUM_ELEMENTS if memory == "PSUM" else _SBUF_ELEMENTS
+        limit = PSUM_ELEMENTS if memory == "PSUM" else _SBUF_ELEMENTS
         if access.free_elements > limit:
             raise ProgramError(
                 f"{where}: {access.free_elements} elements per partition, limit {limit} in {memory}: split it"
