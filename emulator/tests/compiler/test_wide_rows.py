@@ -28,3 +28,12 @@ def test_the_gradient_of_a_wide_layer_norm_is_fused_less():
     doubled = Node("aten.mul.Tensor", (Value(0, 0), Value(-1, 2)), (), (x,))
     graph = Graph("g", (x, w, x, row, row), (gradient, doubled), (Value(1, 0), Value(0, 1), Value(0, 2)))
     assert compile_graph(graph).estimated_ns == 0
+
+
+@pytest.mark.parametrize("rows", [77, 200])
+@pytest.mark.parametrize("op", ["aten.tril.default", "aten.gelu_backward.default", "aten.silu.default"])
+def test_rows_of_a_vocabulary_that_few_numbers_divide(op, rows):
+    x = TensorSpec((rows, 50257), "fp32")
+    arguments = (X, X) if op == "aten.gelu_backward.default" else (X,)
+    graph = Graph("g", (x,), (Node(op, arguments, (), (x,)),), (Value(0, 0),))
+    assert compile_graph(graph).estimated_ns == 0

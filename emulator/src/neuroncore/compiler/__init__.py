@@ -15,7 +15,7 @@ A program runs on one physical NeuronCore, also where a logical core is two (LNC
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from neuroncore.compiler import (
@@ -278,8 +278,8 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-#: SBUF bytes per partition; kernels that don't fit with so little are too large by themselves.
-_LEAST_ROOM = 8 * 1024
+#: Shares of SBUF that fusing and tiling may plan with, one after the other until what they make fits.
+_SHARES = (1.0, 0.75, 0.5, 0.25, 0.125)
 
 
 def compile_program(graph: Graph, target: Target) -> Compiled:
@@ -290,24 +290,20 @@ def compile_program(graph: Graph, target: Target) -> Compiled:
         CapacityError: tensors larger than HBM.
         VerifyError: a pass broke an invariant: our bug.
     """
-    room = target.sbuf_usable_bytes_per_partition * 9 // 10
-    while True:
+    for share in _SHARES:
         try:
-            return _compile(graph, target, room)
-        except CapacityError:
-            room //= 2
-            if room < _LEAST_ROOM:
-                raise
+            return _compile(graph, target, share)
+        except CapacityError as error:
+            refused = error
+    raise refused
 
 
-def _compile(graph: Graph, target: Target, room: int) -> Compiled:
-    """The passes in order; ops are fused into kernels of at most `room` SBUF bytes per partition.
-
-    What fusing reckons a kernel's tiles to need can be less than what tiling then takes.
-    """
+def _compile(graph: Graph, target: Target, share: float) -> Compiled:
+    """The passes in order. What fusing and tiling reckon their tiles to need is sometimes less than these take."""
+    planned = replace(target, sbuf_usable_bytes_per_partition=int(share * target.sbuf_usable_bytes_per_partition))
     value: Any = graph
     for step in PASSES:
-        value = fuse(value, room) if step.name == "fuse" else step.run(value, target)
+        value = step.run(value, planned if step.name in ("fuse", "tile") else target)
         step.check(value, target)
     assert isinstance(value, Compiled)
     return value

@@ -31,6 +31,8 @@ __all__ = ["Block", "Tiled", "Tiler", "tile"]
 
 #: More written instructions than this and the kernel becomes an estimate, so that no graph takes minutes to compile.
 INSTRUCTION_LIMIT = 500_000
+#: Tiles of one size between what makes values at the first partition and the DMA that moves them.
+_STAGINGS = 4
 #: A loop of fewer rounds is written out.
 _ROUNDS = 4
 
@@ -87,6 +89,7 @@ class Tiler:
         self.stage = -1
         self._kernels = 0
         self._count = 0
+        self._stagings = 0
         self._prologue: list[Instruction] = []
         self._iterations: list[Item] = []
         self._loops = 0
@@ -145,8 +148,7 @@ class Tiler:
         if kind == "iota":
             to = dst
             if not _may_start(dst):  # engines write from certain partitions only, a DMA to any
-                name = f"{dst.buffer}_at{dst.start_partition}_{dst.partitions}_{dst.offset}"
-                to = self.sbuf(name, dst.partitions, dst.free_elements, "int32").access()
+                to = self._staged(dst.partitions, dst.free_elements, "int32")
             self.emit("iota", dst=to, pattern=piece.free, offset=piece.offset, channel_multiplier=piece.row_stride)
             if to is not dst:
                 self.load(dst, to)
@@ -159,6 +161,13 @@ class Tiler:
                     piece.rows, piece.free, offset=piece.offset, partition_stride=piece.row_stride
                 ),
             )
+
+    def _staged(self, partitions: int, columns: int, dtype: str) -> Access:
+        """Room for what is made at the first partition and then moved; a few take turns."""
+        self._stagings += 1
+        name = f"staged_{len(self.tiles)}_{columns}_{self._stagings % _STAGINGS}"
+        tile = self.sbuf(name, self.target.partitions, columns, dtype)
+        return tile.access((0, partitions), ((1, columns),))
 
     def store(self, dst: Access, src: Access) -> None:
         """SBUF to HBM, on a queue of its own so that it never delays a load."""
