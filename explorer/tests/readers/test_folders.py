@@ -60,6 +60,15 @@ def test_ranks_are_found_where_tools_tell_them(ingest: Ingest, lay: Callable[...
     assert (result.ranks, result.events_in_file, result.device_time_ns) == (ranks, 2, 4_000)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_ranks_of_which_only_instants_are_left_open(ingest: Ingest, lay: Callable[..., Path], whole: bool) -> None:
+    instant = {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 7}
+    rest = json.dumps({"schemaVersion": 1, "traceEvents": [instant]})
+    result = ingest(lay(**{"rank0.json": TRACE if whole else rest, "rank1.json": rest})).result
+    assert (result.ranks, result.events_in_file, result.stored) == ((0, 1), 2, 2)
+    assert result.device_time_ns == (2_000 if whole else 0)
+
+
 def test_settings_above_a_trace_do_not_hide_it(ingest: Ingest, lay: Callable[..., Path]) -> None:
     output = "h_1_ascend_pt/ASCEND_PROFILER_OUTPUT"
     files = {f"{output}/trace_view.json": TRACE, "h_1_ascend_pt/profiler_info.json": '{"config": {}}',

@@ -277,7 +277,8 @@ class RanksReader:
             report.append(row)
         names: dict[str, int] = {}
         for part in parts:
-            listed_names = pq.read_table(part.folder / "Name.parquet")["name"].to_pylist()
+            known = part.folder / "Name.parquet"  # not there where only metadata is left of a rank
+            listed_names = pq.read_table(known)["name"].to_pylist() if known.exists() else []
             part.names = np.array([names.setdefault(name, len(names)) for name in listed_names] or [0], np.int64)
         with Writer(store) as writer:
             for table in _IDS:
@@ -287,7 +288,7 @@ class RanksReader:
             warned = [{"message": r.message, "category": r.kind} for r in report if r.kind not in BOOKKEEPING]
             writer.write("Warning", (_table("Warning", warned),))
             writer.write("ProfileInfo", (self._info(parts, results),))
-            writer.write("SystemProfileMetadata", (_span(parts),))
+            writer.write("SystemProfileMetadata", _span(parts))
             written = writer.finish()
             writer.write("SchemaFields", (schema_fields(written),))
             written = writer.finish()
@@ -360,8 +361,8 @@ def _parts(results: Mapping[int, IngestResult], folders: Mapping[int, Path], fil
         shifted = files.shifts.get(rank, 0)
         parts.append(_Part(column, folder, dict(shift), moved, instance, old, shifted, label, files.sessions))
         rows = result.tables
-        shift["event"] += rows["SystemProfileEvents"]
-        shift["track"] += rows["Track"]
+        shift["event"] += rows.get("SystemProfileEvents", 0)
+        shift["track"] += rows.get("Track", 0)
         shift["gap"] += rows.get("Gap", 0)
         if rows.get("Execution"):
             numbers = pq.read_table(folder / "Execution.parquet", columns=["execution_id"])["execution_id"]
@@ -420,12 +421,15 @@ def _moved(name: str, table: pa.Table, part: _Part) -> pa.Table:
     return table
 
 
-def _span(parts: Sequence[_Part]) -> pa.Table:
-    rows = [(part, pq.read_table(part.folder / "SystemProfileMetadata.parquet").to_pylist()[0]) for part in parts]
+def _span(parts: Sequence[_Part]) -> Iterator[pa.Table]:
+    files = [(part, part.folder / "SystemProfileMetadata.parquet") for part in parts]
+    rows = [(part, pq.read_table(file).to_pylist()[0]) for part, file in files if file.exists()]
+    if not rows:
+        return
     first = min(int(row["first_ts_ns"]) + part.time_shift for part, row in rows)
     last = max(int(row["last_ts_ns"]) + part.time_shift for part, row in rows)
     times = {"first_ts": iso_time(first), "last_ts": iso_time(last), "first_ts_ns": str(first), "last_ts_ns": str(last)}
-    return _table("SystemProfileMetadata", [{**rows[0][1], **times}])
+    yield _table("SystemProfileMetadata", [{**rows[0][1], **times}])
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
