@@ -17,7 +17,7 @@ from benchmarks.models.decoder import DecoderConfig, Layer
 
 rows, columns = st.sampled_from([1, 3, 64, 130, 257]), st.sampled_from([2, 17, 96, 200])
 dtypes = st.sampled_from([torch.float32, torch.bfloat16])
-TOLERANCE = {torch.float32: 5e-4, torch.bfloat16: 0.2}  # differences of products rounded to bf16 in other places
+TOLERANCE = {torch.float32: 5e-4, torch.bfloat16: 8e-2}
 
 
 def rms_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -80,11 +80,19 @@ def with_gradients(function: Callable[..., Any], count: int) -> Callable[..., An
 
 
 def check(function: Callable[..., Any], args: tuple[torch.Tensor, ...]) -> None:
+    """The machine is as near to the exact result as the tolerance says, or as torch itself in the same dtype.
+
+    bf16 is rounded in other places than torch rounds it, so neither of the two is the other's measure. A gradient
+    that cancels out (softmax of one key) keeps the rounding of its terms, whose size is that of the largest result.
+    """
     limit = TOLERANCE[args[0].dtype]
     step = with_gradients(function, len(args))
-    for got, wanted in zip(on_machine(step, *args), tree_leaves(step(*args)), strict=True):
-        scale = max(1.0, float(wanted.detach().abs().max()))
-        torch.testing.assert_close(got.double(), wanted.detach().double(), rtol=limit, atol=limit * scale)
+    exact = tree_leaves(step(*(arg.double() for arg in args)))
+    scale = max(1.0, *(float(leaf.detach().abs().max()) for leaf in exact))
+    for got, own, wanted in zip(on_machine(step, *args), tree_leaves(step(*args)), exact, strict=True):
+        rounding = float((own.detach().double() - wanted.detach()).abs().max())
+        atol = max(limit * scale, rounding)
+        torch.testing.assert_close(got.double(), wanted.detach(), rtol=limit, atol=atol)
 
 
 few = {"deadline": None, "suppress_health_check": list(HealthCheck)}
