@@ -1,8 +1,10 @@
 """Kernels of wide rows fit SBUF and PSUM, whatever is fused: sizes of real models."""
 
 import pytest
+from neuroncore.compiler import divide_program, dump
 from neuroncore.graph import Graph, Node, TensorSpec, Value
 from neuroncore.runtime import compile_graph
+from neuroncore.targets import load_target
 
 X, W = Value(-1, 0), Value(-1, 1)
 
@@ -28,6 +30,8 @@ def test_the_gradient_of_a_wide_layer_norm_is_fused_less():
     doubled = Node("aten.mul.Tensor", (Value(0, 0), Value(-1, 2)), (), (x,))
     graph = Graph("g", (x, w, x, row, row), (gradient, doubled), (Value(1, 0), Value(0, 1), Value(0, 2)))
     assert compile_graph(graph).estimated_ns == 0
+    assert dump(graph, "allocate", load_target("trn2"))  # `ir` shows what was compiled
+    assert divide_program(graph, load_target("trn2"), 2) is not None
 
 
 @pytest.mark.parametrize("rows", [77, 200])

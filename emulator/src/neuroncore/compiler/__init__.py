@@ -287,26 +287,36 @@ def compile_program(graph: Graph, target: Target) -> Compiled:
 
     Raises:
         UnsupportedOpError: complex tensors or negative strides.
-        CapacityError: tensors larger than HBM.
+        CapacityError: tensors larger than HBM, or a kernel whose tiles exceed SBUF or PSUM however it is planned.
         VerifyError: a pass broke an invariant: our bug.
     """
+    compiled, _ = _through(graph, target, "synchronize")
+    assert isinstance(compiled, Compiled)
+    return compiled
+
+
+def _through(graph: Graph, target: Target, last: str) -> tuple[Any, Target]:
+    """What a graph has become after a pass, and the target with as much SBUF as could be planned with.
+
+    What fusing and tiling reckon their tiles to need is sometimes less than these take.
+    """
+    refused: CapacityError | None = None
     for share in _SHARES:
+        planned = replace(target, sbuf_usable_bytes_per_partition=int(share * target.sbuf_usable_bytes_per_partition))
+        value: Any = graph
+        wanted = None
         try:
-            return _compile(graph, target, share)
+            for step in PASSES:
+                value = step.run(value, planned if step.name in ("fuse", "tile") else target)
+                step.check(value, target)
+                if step.name == last:
+                    wanted = value
+                if wanted is not None and step.name not in ("fuse", "tile"):
+                    return wanted, planned
         except CapacityError as error:
             refused = error
+    assert refused is not None
     raise refused
-
-
-def _compile(graph: Graph, target: Target, share: float) -> Compiled:
-    """The passes in order. What fusing and tiling reckon their tiles to need is sometimes less than these take."""
-    planned = replace(target, sbuf_usable_bytes_per_partition=int(share * target.sbuf_usable_bytes_per_partition))
-    value: Any = graph
-    for step in PASSES:
-        value = step.run(value, planned if step.name in ("fuse", "tile") else target)
-        step.check(value, target)
-    assert isinstance(value, Compiled)
-    return value
 
 
 def divide_program(graph: Graph, target: Target, cores: int) -> Divided | None:
@@ -322,13 +332,8 @@ def divide_program(graph: Graph, target: Target, cores: int) -> Divided | None:
     Raises:
         UnsupportedOpError, CapacityError, VerifyError: as `compile_program`.
     """
-    value: Any = graph
-    for step in PASSES:
-        value = step.run(value, target)
-        step.check(value, target)
-        if step.name == "fuse":
-            break
-    divided = divide(value, target, cores)
+    kernels, planned = _through(graph, target, "fuse")
+    divided = divide(kernels, planned, cores)
     for section in divided.sections if divided is not None else ():
         for program in section.programs:
             verify(program, target)
@@ -345,14 +350,9 @@ def dump(graph: Graph, after: str, target: Target | None = None) -> str:
 
     Raises:
         ValueError: no such pass.
+        UnsupportedOpError, CapacityError, VerifyError: as `compile_program`.
     """
     if after not in [p.name for p in PASSES]:
         raise ValueError(f"no pass {after!r}; passes: {', '.join(p.name for p in PASSES)}")
-    target = target or load_target()
-    value: Any = graph
-    for step in PASSES:
-        value = step.run(value, target)
-        step.check(value, target)
-        if step.name == after:
-            return step.text(value)
-    raise AssertionError(after)
+    value, _ = _through(graph, target or load_target(), after)
+    return next(step.text(value) for step in PASSES if step.name == after)
