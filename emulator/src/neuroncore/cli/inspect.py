@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,7 +233,7 @@ def _vendor(path: Path) -> dict[str, Any] | None:
                 if file is not None and Path(entry.name).name == "info.json":
                     return json.loads(file.read())
             return {"members": archive.getnames()}
-    except (OSError, EOFError, tarfile.TarError, ValueError):
+    except (OSError, EOFError, tarfile.TarError, ValueError, zlib.error):
         return None
 
 
