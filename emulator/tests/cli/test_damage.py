@@ -119,6 +119,28 @@ def test_commands_refuse_damage_in_one_line(executables: list[bytes], answers: C
         answers(damaged(dice, dice.choice(executables)), number)
 
 
+@pytest.mark.parametrize("debug", [b"{", b"[]", b'{"model_flops": 1e999}', b'{"model_flops": 99999999999999999999}'])
+def test_a_damaged_debug_section_is_told_and_the_program_runs(
+    executables: list[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], debug: bytes
+) -> None:
+    path = tmp_path / "f.neff"
+    path.write_bytes(packed({**neff.unpack(executables[0]).members, "debug_info.json": debug}))
+    assert run(["capture", "-s", str(tmp_path / "o.ntff"), "-n", str(path)]) == 0
+    assert "its debug section can't be read" in capsys.readouterr().out
+
+
+def test_an_archive_damaged_inside_is_refused(
+    executables: list[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.neff"
+    start = neff.HEADER_BYTES + 10  # what deflate wrote begins behind gzip's header
+    foreign = b"VENDOR__" + executables[0][8:start] + b"\xff" * 100
+    path.write_bytes(foreign)
+    assert run(["inspect", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert len(said.strip().splitlines()) == 1 and "internal error" not in said
+
+
 @pytest.mark.slow
 def test_commands_refuse_much_damage(executables: list[bytes], answers: Callable[[bytes, int], None]) -> None:
     for number in range(1000, 4000):

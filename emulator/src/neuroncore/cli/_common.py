@@ -84,7 +84,8 @@ def load_neff(path: Path) -> Loaded:
     with one_line():
         try:
             program = parse_program(read.members["program.txt"].decode())
-            origins, products, shapes = _debug(read.members.get("debug_info.json", b"{}"))
+            debug = _debug(read.members.get("debug_info.json", b"{}"))
+            origins, products, shapes = debug or ([], -1, {})
         except (KeyError, UnicodeDecodeError, ParseError) as error:
             raise CommandError(f"{path}: holds no readable program ({error}); compile it again") from None
         target = load_target(str(read.info.get("target", "")) or None)
@@ -98,6 +99,8 @@ def load_neff(path: Path) -> Loaded:
         except NeuroncoreError as error:
             raise CommandError(f"{path}: {target.name} refuses its program: {error}") from None
     notes = []
+    if debug is None:
+        notes.append("its debug section can't be read: ops, source lines and the model's FLOPs are unknown")
     if read.info.get("target_hash") not in (None, target.hash):
         notes.append(
             f"compiled for {target.name} {read.info['target_hash']}, whose file now is {target.hash}: times may differ"
@@ -115,17 +118,21 @@ def load_neff(path: Path) -> Loaded:
     )
 
 
-def _debug(data: bytes) -> tuple[list[tuple[str, str]], int, dict[str, tuple[int, ...]]]:
-    """What `debug_info.json` keeps: op and source line of each instruction, the model's FLOPs (-1 unknown), shapes."""
+def _debug(data: bytes) -> tuple[list[tuple[str, str]], int, dict[str, tuple[int, ...]]] | None:
+    """What `debug_info.json` keeps: op and source line of each instruction, the model's FLOPs (-1 unknown), shapes.
+
+    None where it is damaged.
+    """
     import json
 
     try:
         debug = json.loads(data)
         rows = [(str(op), str(source)) for op, source in debug.get("instructions", [])]
         shapes = {str(name): tuple(map(int, sizes)) for name, sizes in debug.get("shapes", {}).items()}
-        return rows, int(debug.get("model_flops", -1)), shapes
+        products = int(debug.get("model_flops", -1))
     except (AttributeError, OverflowError, TypeError, ValueError):
-        return [], -1, {}
+        return None
+    return (rows, products, shapes) if -1 <= products < 2**63 else None
 
 
 def with_origins(program: Program, origins: Sequence[tuple[str, str]]) -> Program:
